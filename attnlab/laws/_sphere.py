@@ -93,7 +93,7 @@ def _lower(d: int, beta: float, eps: float) -> tuple[int, int]:
                 break
             size = polynomial_dimension(l, d) - polynomial_dimension(l - 1, d)
             total, degree = total + size * share, l
-        return max(0, int(total.lower().ceil().unique_fmpz())), degree
+        return max(0, int(total.lower().ceil().unique_fmpz() or 0)), degree
 
 
 def _eigenvalues(d: int, beta: float) -> list[arb]:
