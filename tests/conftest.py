@@ -1,12 +1,5 @@
 """Hostile defaults for every test: float64, no silent promotion, warnings are errors (pyproject)."""
 
-import os
-
-# Eight host devices, so that sharded code is exercised on any machine. Must precede the JAX import.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-).strip()
-
 import jax
 import numpy as np
 import pytest

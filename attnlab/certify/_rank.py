@@ -1,0 +1,205 @@
+"""Checkers for the error profile a_{k+1} = inf over rank(B) <= k of max_i ||A_i - B_i||_1.
+
+Every checker recomputes a safe bound from subject and witness and compares the claim with it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._balls import ArbBalls, Balls, FloatBalls, down, gamma
+from ._errors import InvalidWitness
+from ._subject import arb_precision, matrix_of
+from ._verdict import Verdict
+
+Named = Mapping[str, np.ndarray]
+
+
+def check_upper(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
+    """Factors U (m, k) and W (k, N): the measured maximum row l1 error of A - U W, rounded up."""
+    rank, error = claimed(claim)
+    with arb_precision():
+        exact = ArbBalls.exact if arb else FloatBalls.exact
+        a = matrix_of(subject, arb)
+        m, n = shape(a)
+        if rank == 0:
+            bound = 1.0  # B = 0, and the rows of A sum to 1 exactly
+        else:
+            u, w = real(witness, "U", (m, rank)), real(witness, "W", (rank, n))
+            bound = float((a - exact(u) @ exact(w)).row_sums()[1].max())
+    holds = bound <= error
+    return Verdict(
+        holds,
+        f"A matrix of rank at most {rank} is within {bound:.6g} of A in every row (l1), "
+        f"so r_eps(A) <= {rank} for every eps >= {bound:.6g}"
+        + ("." if holds else f"; the claimed error {error:.6g} is not proved."),
+        bound,
+        error - bound,
+    )
+
+
+def check_lower(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
+    """R (N, k+1) and C (N, m), or L (k+1, m) with C = R (L A R)^{-1} L, such that C A R is nearly R.
+
+    Proof. Let rank(B) <= k. Some x = R y != 0 has B x = 0, so x = C A x + (R - C A R) y
+    = C (A - B) x + E y. With X R = I - D, ||D|| < 1: ||y|| <= ||X|| ||x|| / (1 - ||D||). Hence
+    ||A - B|| >= (1 - ||E|| ||X|| / (1 - ||D||)) / ||C||, all norms l_inf -> l_inf. The same X shows
+    that R has full column rank. It bounds the Bernstein number of A from below.
+    """
+    rank, error = claimed(claim)
+    with arb_precision():
+        a = matrix_of(subject, arb)
+        bound = 1.0 if rank == 0 else _bernstein(a, rank, witness, arb)
+    return lower_verdict(rank, error, bound)
+
+
+def _bernstein(a: Balls, rank: int, witness: Named, arb: bool) -> float:
+    exact = ArbBalls.exact if arb else FloatBalls.exact
+    m, n = shape(a)
+    s = rank + 1
+    r_mid = real(witness, "R", (n, s))
+    if "C" in witness:
+        c_mid = real(witness, "C", (n, m))
+    else:
+        left = real(witness, "L", (s, m))
+        c_mid = r_mid @ _inverse(left @ mid(a) @ r_mid) @ left
+    r, c = exact(r_mid), exact(c_mid)
+    e_norm = norm(r - c @ (a @ r))
+    x_mid = _inverse(r_mid.T @ r_mid) @ r_mid.T
+    x = exact(x_mid)
+    d_norm = norm(exact(np.eye(s)) - x @ r)
+    c_norm = norm(c)
+    if not (d_norm < 0.5 and c_norm > 0 and np.isfinite(c_norm)):
+        raise InvalidWitness("R is not safely of full column rank.")
+    loss = e_norm * norm(x) / (1 - d_norm) * (1 + 1e-12)
+    return down(down((1 - loss) * (1 - 1e-15)) / c_norm * (1 - 1e-15))
+
+
+def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
+    """R (N, s), s >= k+1, and P (1, m) or (N, m) with rows in the simplex.
+
+    With t = error^2, if for every j the s-k smallest eigenvalues of
+    X_j = (A R)' diag(p_j) (A R) - t r_j' r_j sum to at least 0, then a_{k+1} >= error.
+    Proof. Let rank(B) <= k and Pi project onto s-k dimensions of ker(B R); K = R Pi R' has B K = 0.
+    With E = A - B: (A K A')_ii = E_i K E_i' <= ||E_i||_1^2 max_j K_jj. At the maximising j, Ky Fan
+    gives 0 <= tr(Pi X_j) = sum_i p_ji (A K A')_ii - t K_jj <= (||E||^2 - t) K_jj, and K_jj > 0.
+    """
+    rank, error = claimed(claim)
+    with arb_precision():
+        exact = ArbBalls.exact if arb else FloatBalls.exact
+        a = matrix_of(subject, arb)
+        m, n = shape(a)
+        r_mid = real(witness, "R", (n, None))
+        s = r_mid.shape[1]
+        if s <= rank:
+            raise InvalidWitness(
+                f"R must have at least {rank + 1} columns for rank {rank}, not {s}."
+            )
+        p = real(witness, "P", (None, m))
+        if p.shape[0] not in (1, n) or (p < 0).any():
+            raise InvalidWitness("P must be one or N rows of non-negative weights.")
+        # Weights that sum to 1 + delta only scale the bound; normalise by an upper bound instead.
+        p_sum = p.sum(1).max() * (1 + gamma(m + 2))
+        if not p_sum > 0:
+            raise InvalidWitness("P has a row of zeros.")
+        x = exact(_inverse(r_mid.T @ r_mid) @ r_mid.T)
+        if not norm(exact(np.eye(s)) - x @ exact(r_mid)) < 0.5:
+            raise InvalidWitness("R is not safely of full column rank.")
+        t = error * error
+        ar = a @ exact(r_mid)
+        slack = np.inf
+        gram = None
+        for j in range(n):
+            if gram is None or p.shape[0] == n:
+                gram = ar.transposed @ ar.scale_rows(p[j] if p.shape[0] == n else p[0])
+            row = exact(r_mid[j : j + 1])
+            xj = gram - (row.transposed.scale_rows(np.full(s, t * (1 + 4e-16))) @ row)
+            size = float((r_mid[j] ** 2).sum())
+            if size > 0:
+                slack = min(slack, _smallest_sum(xj, s - rank, exact) / (size * (1 + 1e-12)))
+        if slack < 0:
+            return lower_verdict(rank, error, 0.0)
+        bound = down(np.sqrt((t + slack) * (1 - 1e-14) / p_sum) * (1 - 1e-15))
+    return lower_verdict(rank, error, float(bound))
+
+
+def _smallest_sum(x: Balls, count: int, exact: Any) -> float:
+    """A lower bound on the sum of the ``count`` smallest eigenvalues of a symmetric ball matrix.
+
+    With X = V D V' + F and ||V'V - I|| <= d, Ostrowski's theorem moves each eigenvalue of V D V' by
+    a factor in [1 - d, 1 + d], and Ky Fan's the sum by at most count ||F||. The infinity norm of a
+    symmetric matrix bounds its 2-norm; symmetrising F cannot increase that.
+    """
+    middle = mid(x)
+    values, vectors = np.linalg.eigh((middle + middle.T) / 2)
+    v = exact(vectors)
+    d = norm(exact(np.eye(len(values))) - v.transposed @ v)
+    f = x - v.scale_rows(np.ones(len(values))) @ v.transposed.scale_rows(values)
+    f_norm = max(norm(f), norm(f.transposed))
+    smallest = values[:count]
+    return float(smallest.sum() - count * f_norm - d * np.abs(smallest).sum() * 2 - 1e-300) - abs(
+        float(smallest.sum())
+    ) * gamma(count + 4)
+
+
+def lower_verdict(rank: int, error: float, bound: float) -> Verdict:
+    """The verdict on the claim a_{rank+1} >= error, given a proved lower bound."""
+    holds = bound >= error
+    said = f"Every matrix of rank at most {rank} differs from A by at least {bound:.6g} in some row (l1)"
+    if holds:
+        said += f", so r_eps(A) >= {rank + 1} for every eps < {bound:.6g}."
+    else:
+        said += f"; the claimed error {error:.6g} is not proved."
+    return Verdict(holds, said, bound, bound - error)
+
+
+def claimed(claim: Mapping[str, Any]) -> tuple[int, float]:
+    """The rank and error claimed, validated."""
+    rank, error = claim["rank"], claim["error"]
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+        raise InvalidWitness(f"claim rank must be a non-negative integer, not {rank!r}.")
+    if isinstance(error, bool) or not isinstance(error, int | float) or not 0 <= error < np.inf:
+        raise InvalidWitness(f"claim error must be a finite non-negative number, not {error!r}.")
+    return rank, float(error)
+
+
+def real(witness: Named, name: str, expected: tuple[int | None, ...]) -> np.ndarray:
+    """A finite float64 witness array of the expected shape (``None`` = any)."""
+    if name not in witness:
+        raise InvalidWitness(f"The witness array {name} is missing.")
+    array = witness[name]
+    fits = array.ndim == len(expected) and all(
+        e is None or e == a for e, a in zip(expected, array.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "fiu":
+        raise InvalidWitness(f"witness {name} must be real of shape {expected}, not {array.shape}.")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise InvalidWitness(f"witness {name} has NaN or infinite entries.")
+    return array
+
+
+def shape(x: Balls) -> tuple[int, int]:
+    """Rows and columns."""
+    return x.mid.shape if isinstance(x, FloatBalls) else (x.mat.nrows(), x.mat.ncols())  # pyright: ignore[reportReturnType]
+
+
+def mid(x: Balls) -> np.ndarray:
+    """Float64 midpoints; used only to propose, never to prove."""
+    if isinstance(x, FloatBalls):
+        return x.mid
+    lower, upper = x.entry_bounds()
+    return (lower + upper) / 2
+
+
+def norm(x: Balls) -> float:
+    """An upper bound on the l_inf -> l_inf operator norm (largest absolute row sum)."""
+    return float(x.row_sums()[1].max())
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        raise InvalidWitness("A witness matrix that must be invertible is singular.") from None
