@@ -1,5 +1,7 @@
 """Interaction geometry: what part of the logits matters, what a part costs, how large it is."""
 
+from ._dimension import polynomial_factors as polynomial_factors
+from ._dimension import svd_dimension as svd_dimension
 from ._gauges import Coordinates as Coordinates
 from ._gauges import key_weight_gauge as key_weight_gauge
 from ._gauges import linear_gauge as linear_gauge
@@ -9,6 +11,9 @@ from ._intrinsic import Block as Block
 from ._intrinsic import double_centre as double_centre
 from ._intrinsic import full_support_block as full_support_block
 from ._intrinsic import intrinsic as intrinsic
+from ._profile import Profile as Profile
+from ._profile import Retained as Retained
+from ._profile import profile as profile
 from ._radius import FactorRadius as FactorRadius
 from ._radius import Gauge as Gauge
 from ._radius import factor_radius as factor_radius
@@ -22,6 +27,8 @@ __all__ = [
     "Coordinates",
     "FactorRadius",
     "Gauge",
+    "Profile",
+    "Retained",
     "column_gauge",
     "double_centre",
     "factor_radius",
@@ -29,9 +36,12 @@ __all__ = [
     "intrinsic",
     "key_weight_gauge",
     "linear_gauge",
+    "polynomial_factors",
+    "profile",
     "residual",
     "row_scalar_gauge",
     "smooth_residual",
+    "svd_dimension",
     "tau",
     "translation_gauge",
 ]
