@@ -142,9 +142,7 @@ def _defect_squared(half: list[arb], degree: int, d: int) -> arb:
     weights = [arb(4 * (-1) ** i) for i in range(len(half))] + [arb(2 * (-1) ** len(half))]
     total = arb(0)
     if degree % 2 == 1:  # degree 0 has the parity of the sign function
-        moment = sum(
-            (w * _sine_integral(x, d - 2) for w, x in zip(weights, angles, strict=True)), arb(0)
-        )
+        moment = sum((w * _sine_integral(x, d - 2) for w, x in zip(weights, angles, strict=True)), arb(0))
         total += (mass * moment) ** 2
     cosines = [x.cos() for x in angles]
     weights = [w * x.sin() ** (d - 1) for w, x in zip(weights, angles, strict=True)]

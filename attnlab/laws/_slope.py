@@ -22,9 +22,7 @@ class SlopeFit:
 
     def __repr__(self) -> str:
         percent = 100 * self.level
-        return (
-            f"SlopeFit({self.slope:.4f}, {percent:g}% bootstrap [{self.low:.4f}, {self.high:.4f}])"
-        )
+        return f"SlopeFit({self.slope:.4f}, {percent:g}% bootstrap [{self.low:.4f}, {self.high:.4f}])"
 
 
 def fit_slope(
@@ -56,9 +54,7 @@ def fit_slope(
         )
     for name, values in (("x", x), ("y", y)):
         if not np.all(np.isfinite(values) & (values > 0)):
-            raise ValueError(
-                f"{name} must be positive and finite: drop points where the rank is 0."
-            )
+            raise ValueError(f"{name} must be positive and finite: drop points where the rank is 0.")
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level}; use 0.95.")
     u, v = np.log(x), np.log(y)
@@ -71,6 +67,4 @@ def fit_slope(
     scaled -= scaled.mean()
     draws = np.random.default_rng(seed).choice(scaled, (resamples, u.size)) @ row
     low, high = slope + np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return SlopeFit(
-        float(slope), float(low), float(high), float(v.mean() - slope * u.mean()), float(level)
-    )
+    return SlopeFit(float(slope), float(low), float(high), float(v.mean() - slope * u.mean()), float(level))

@@ -70,9 +70,7 @@ def sphere_bracket(d: int, beta: float, eps: float) -> SphereBracket:
     SphereBracket(57 <= r_eps <= 121; d=3, beta=16, eps=0.1, certified)
     """
     if int(d) != d or d < 2:
-        raise ValueError(
-            f"d must be an integer >= 2, got {d}: the sphere of R^d needs two dimensions."
-        )
+        raise ValueError(f"d must be an integer >= 2, got {d}: the sphere of R^d needs two dimensions.")
     if not (math.isfinite(beta) and beta >= 0):
         raise ValueError(f"beta must be finite and >= 0, got {beta}: use an inverse temperature.")
     if not (math.isfinite(eps) and eps > 0):

@@ -13,9 +13,7 @@ from scipy.special import ive
 from attnlab.laws import _canonical, _sphere, fit_slope, sphere_bracket
 
 
-@pytest.mark.parametrize(
-    ("beta", "lower", "upper"), [(16, 57, 121), (64, 232, 484), (256, 925, 1936)]
-)
+@pytest.mark.parametrize(("beta", "lower", "upper"), [(16, 57, 121), (64, 232, 484), (256, 925, 1936)])
 def test_published_values_for_d3(beta, lower, upper):
     bracket = sphere_bracket(3, beta, 0.1)
     assert (bracket.lower, bracket.upper) == (lower, upper)
@@ -59,9 +57,7 @@ def test_degenerate_cases():
 @pytest.mark.parametrize("degree", [0, 1, 4, 9])
 def test_error_for_d3_is_the_chebyshev_sign_integral(degree):
     beta = 12.0
-    cuts = np.concatenate(
-        [[-1], np.sort(np.cos(np.arange(1, degree + 2) * np.pi / (degree + 2))), [1]]
-    )
+    cuts = np.concatenate([[-1], np.sort(np.cos(np.arange(1, degree + 2) * np.pi / (degree + 2))), [1]])
     signs = (-1.0) ** np.arange(cuts.size - 1)
     exact = abs(signs @ np.diff(np.exp(beta * (cuts - 1)))) / (1 - math.exp(-2 * beta))
     assert float(_canonical.l1_error(degree, 3, beta)) == pytest.approx(exact, rel=1e-12)
@@ -106,9 +102,7 @@ def test_wrong_nodes_only_loosen_the_bound(d, monkeypatch):
         monkeypatch.setattr(_canonical, "canonical_nodes", lambda *_, s=shift: nodes * (1 + s))
         assert float(_canonical.l1_error(9, d, 10.0).upper()) > exact
     monkeypatch.setattr(_canonical, "canonical_nodes", lambda *_: nodes * 0.5)
-    assert (
-        float(_canonical.l1_error(9, d, 10.0)) == 1.0
-    )  # useless nodes prove only the trivial bound
+    assert float(_canonical.l1_error(9, d, 10.0)) == 1.0  # useless nodes prove only the trivial bound
 
 
 @pytest.mark.parametrize("d", [2, 3, 7])

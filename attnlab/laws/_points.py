@@ -1,0 +1,140 @@
+"""Certified brackets for any point set: landmark lower ends, streamed upper ends."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..certify import Certificate
+from ._finite import (
+    ROUNDING,
+    PointAttention,
+    aggregate,
+    bernstein,
+    certified_error,
+    least_rank,
+    lower_certificate,
+    row_space,
+)
+
+LLOYD = 4  # refinements of the cells
+MOST_LANDMARKS = 1536
+
+
+@dataclass(frozen=True)
+class PointBracket:
+    """Certified bracket on the eps-rank of softmax(beta q k' + log_weights).
+
+    Attributes:
+        lower, upper: proved ends. eps: the error in max-row l1 norm.
+        upper_error: the error of the rank-``upper`` matrix, verified in blocks of rows.
+        lower_certificate: kind ``rank-lower``, about an aggregated matrix (see ``laws._finite``).
+    """
+
+    eps: float
+    lower: int
+    upper: int
+    upper_error: float
+    lower_certificate: Certificate
+
+    def __repr__(self) -> str:
+        return f"PointBracket({self.lower} <= r_eps <= {self.upper}; eps={self.eps:g}, certified)"
+
+
+def sphere_points(d: int, n: int, beta: float, rng: np.random.Generator) -> PointAttention:
+    """Self-attention of n independent uniform points on the unit sphere of R^d.
+
+    >>> sphere_points(3, 10, 4.0, np.random.default_rng(0)).q.shape
+    (10, 3)
+    """
+    points = rng.normal(size=(n, d))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return PointAttention(points, points, float(beta), np.zeros(n))
+
+
+def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
+    """Bracket the eps-rank with one query per cell below and principal directions above.
+
+    No n x n array is held: a lower end costs one s x n block of rows for each s tried, an upper
+    end a few passes over blocks of rows. For matrices that fit in memory ``attnlab.rank`` is
+    sharper.
+
+    Arguments:
+        attention: the points; n up to a few thousand is practical.
+        eps: error in max-row l1 norm, in (0, 1).
+
+    >>> rng = np.random.default_rng(0)
+    >>> point_bracket(sphere_points(2, 50, 4.0, rng), 0.3)
+    PointBracket(4 <= r_eps <= 7; eps=0.3, certified)
+    """
+    if not 0 < eps < 1:
+        raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
+    square = _largest_square(attention, eps)
+    certificate = lower_certificate(square)
+    proved = certificate.verify().bound > eps + ROUNDING
+    order = farthest_first(attention.q, min(len(attention.q), MOST_LANDMARKS))
+    upper, error = len(attention.q), 0.0
+    count = max(6 * len(square), 256)
+    while True:
+        right, left = row_space(attention, order[:count])
+        found = least_rank(attention, left, right, eps * (1 - 1e-9))
+        if found is not None:
+            measured = certified_error(attention, left[:, : found[0]] * found[1], right[:, : found[0]])
+            if measured <= eps:
+                upper, error = found[0], measured
+                break
+        if count >= len(order):
+            break
+        count = min(2 * count, len(order))
+    return PointBracket(float(eps), len(square) if proved else 1, upper, error, certificate)
+
+
+def farthest_first(points: np.ndarray, count: int) -> np.ndarray:
+    """Indices of a farthest-first traversal: each next point is the farthest from those before."""
+    order = [int((points**2).sum(1).argmax())]
+    distance = ((points - points[order[0]]) ** 2).sum(1)
+    while len(order) < count:
+        order.append(int(distance.argmax()))
+        distance = np.minimum(distance, ((points - points[order[-1]]) ** 2).sum(1))
+    return np.array(order)
+
+
+def _largest_square(attention: PointAttention, eps: float) -> np.ndarray:
+    """Grow the number of cells geometrically, then bisect; [[1]] if nothing is proved."""
+    best, n = np.ones((1, 1)), len(attention.k)
+    order = farthest_first(attention.k, min(n, MOST_LANDMARKS))
+    low, high = 1, 2
+    while high <= len(order):
+        square = _square(attention, order[:high])
+        if bernstein(square) <= eps + 2 * ROUNDING:
+            break
+        best, low, high = square, high, max(high + 1, math.ceil(1.5 * high))
+    high = min(high, len(order) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        square = _square(attention, order[:middle])
+        if bernstein(square) > eps + 2 * ROUNDING:
+            best, low = square, middle
+        else:
+            high = middle
+    return best
+
+
+def _square(attention: PointAttention, seeds: np.ndarray) -> np.ndarray:
+    """Cells around the seeds, evened out by Lloyd's iteration; one query near each centre."""
+    points, centres = attention.k, attention.k[seeds]
+    labels = _closest(centres, points)
+    for _ in range(LLOYD):
+        counts = np.maximum(np.bincount(labels, minlength=len(seeds)), 1)
+        sums = [np.bincount(labels, column, minlength=len(seeds)) for column in points.T]
+        centres = np.stack(sums, 1) / counts[:, None]
+        labels = _closest(centres, points)
+    labels = np.unique(labels, return_inverse=True)[1]
+    counts = np.bincount(labels)
+    centres = np.stack([np.bincount(labels, column) / counts for column in points.T], 1)
+    return aggregate(attention, _closest(attention.q, centres), labels)
+
+
+def _closest(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Index of the nearest of ``points`` for every target."""
+    return ((points**2).sum(1) - 2 * targets @ points.T).argmin(1)

@@ -1,0 +1,144 @@
+"""Brackets of finite point sets: against dense linear algebra and independent certificates."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.certify import Certificate
+from attnlab.laws import (
+    PointAttention,
+    _finite,
+    ball_bracket,
+    ball_points,
+    fit_slope,
+    point_bracket,
+    sphere_bracket,
+    sphere_points,
+)
+
+
+def dense(attention):
+    return attention.rows(slice(None))
+
+
+def svd_upper(a, eps):
+    u, s, vt = np.linalg.svd(a)
+    errors = [np.abs(a - (u[:, :k] * s[:k]) @ vt[:k]).sum(1).max() for k in range(1, len(s) + 1)]
+    return int(np.argmax(np.array(errors) <= eps)) + 1
+
+
+def test_ball_points_are_the_row_normalised_gaussian():
+    attention = ball_points(2, 20.0)
+    x = attention.q
+    gauss = np.exp(-10.0 * ((x[:, None] - x[None]) ** 2).sum(-1))
+    assert np.allclose(dense(attention), gauss / gauss.sum(1, keepdims=True), atol=1e-14)
+    assert (np.linalg.norm(x, axis=1) <= 0.5 + 1e-9).all()
+
+
+@pytest.mark.parametrize(("d", "beta"), [(1, 16.0), (1, 300.0), (2, 64.0), (3, 20.0)])
+@pytest.mark.parametrize("eps", [0.2, 0.5])
+def test_ball_bracket_is_consistent_with_dense_bounds(d, beta, eps):
+    bracket = ball_bracket(d, beta, eps)
+    a = dense(ball_points(d, beta))
+    assert 1 <= bracket.lower <= bracket.upper <= svd_upper(a, eps)
+    assert bracket.upper_error <= eps
+    verdict = bracket.lower_certificate.verify()
+    assert verdict.holds
+    if bracket.lower > 1:
+        assert verdict.bound > eps
+        assert bracket.lower_certificate.claim["rank"] == bracket.lower - 1
+    tail = np.sqrt(np.cumsum(np.linalg.svd(a)[1][::-1] ** 2)[::-1] / len(a))  # plain l2 lower bound
+    assert bracket.upper >= np.sum(tail > eps)
+
+
+def test_ball_slopes_reach_theory_on_a_line():
+    betas = 2.0 ** np.arange(4, 13)
+    brackets = [ball_bracket(1, beta, 0.2) for beta in betas]
+    assert abs(fit_slope(betas, [b.lower for b in brackets]).slope - 0.5) < 0.05
+    assert abs(fit_slope(betas, [b.upper for b in brackets]).slope - 0.5) < 0.05
+    assert brackets[-1].log10_size > 200  # e^(beta/8) points, few of them distinct
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32 - 1), st.floats(1.0, 30.0), st.sampled_from([0.1, 0.3, 0.6]))
+def test_point_bracket_brackets(seed, beta, eps):
+    attention = sphere_points(3, 60, beta, np.random.default_rng(seed))
+    bracket = point_bracket(attention, eps)
+    assert 1 <= bracket.lower <= bracket.upper <= svd_upper(dense(attention), eps)
+    assert bracket.upper_error <= eps
+    assert bracket.lower_certificate.verify()
+
+
+def test_many_sphere_points_approach_the_continuum():
+    closed = sphere_bracket(2, 64.0, 0.1)
+    finite = point_bracket(sphere_points(2, 1500, 64.0, np.random.default_rng(0)), 0.1)
+    assert finite.lower <= closed.upper
+    assert closed.lower <= finite.upper
+    assert finite.upper <= 1.2 * closed.upper
+    assert finite.lower >= 0.8 * closed.lower
+
+
+def test_coincident_points_have_rank_one():
+    attention = PointAttention(np.ones((30, 2)), np.ones((30, 2)), 5.0, np.zeros(30))
+    bracket = point_bracket(attention, 0.1)
+    assert (bracket.lower, bracket.upper) == (1, 1)
+
+
+def test_duplicates_are_column_weights():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 2))
+    counts = rng.integers(1, 5, 20)
+    merged = PointAttention(x, x, 2.0, np.log(counts))
+    repeated = np.repeat(x, counts, axis=0)
+    full = dense(PointAttention(repeated, repeated, 2.0, np.zeros(len(repeated))))
+    labels = np.repeat(np.arange(20), counts)
+    rows = np.unique(labels, return_index=True)[1]
+    clusters = np.eye(20)[labels]
+    assert np.allclose(dense(merged), full[rows] @ clusters, atol=1e-14)
+
+
+def test_aggregation_bound_holds_for_the_full_matrix():
+    """The certificate of the aggregated matrix is a valid bound on every low-rank B of the full one."""
+    attention = sphere_points(3, 80, 8.0, np.random.default_rng(1))
+    a = dense(attention)
+    labels = np.random.default_rng(2).integers(0, 9, 80)
+    square = _finite.aggregate(attention, np.arange(9), labels)
+    bound = _finite.lower_certificate(square).verify().bound
+    u, s, vt = np.linalg.svd(a)
+    truncated = np.abs(a - (u[:, :8] * s[:8]) @ vt[:8]).sum(1).max()
+    assert bound <= truncated
+
+
+def test_streamed_error_is_the_dense_error_and_certified():
+    attention = sphere_points(2, 700, 9.0, np.random.default_rng(3))  # more than one block
+    right, left = _finite.row_space(attention, np.arange(60))
+    a, k = dense(attention), 7
+    exact = np.abs(a - left[:, :k] @ right[:, :k].T).sum(1).max()
+    assert _finite.streamed_error(attention, left[:, :k], right[:, :k]) == pytest.approx(exact)
+    certified = _finite.certified_error(attention, left[:, :k], right[:, :k])
+    assert exact <= certified <= exact * (1 + 1e-9)
+    claim = {"rank": k, "error": certified * (1 + 1e-9)}
+    witness = {"U": left[:, :k], "W": right[:, :k].T}
+    assert Certificate("rank-upper", claim, witness, {"attention": a}).verify()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((0, 4.0, 0.1), "d must"),
+        ((1, -4.0, 0.1), "beta"),
+        ((1, np.inf, 0.1), "beta"),
+        ((1, 4.0, 1.0), "eps"),
+        ((2, 1e6, 0.1), "smaller beta"),
+        ((3, 1e4, 0.1), "smaller beta"),
+    ],
+)
+def test_bad_input(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        ball_bracket(*arguments)
+
+
+def test_bad_eps():
+    with pytest.raises(ValueError, match="eps"):
+        point_bracket(sphere_points(2, 5, 1.0, np.random.default_rng(0)), 0.0)
