@@ -1,0 +1,61 @@
+"""The interaction profile of learned heads: time, compiles, and the gain over native coordinates.
+
+Run: ``python benchmarks/profile.py [FILE.npz]``. FILE holds ``logits`` (..., n, n), ``q`` and ``k``
+(..., n, d) of a head each, logits = q k' / sqrt(d) up to row constants; by default the few MiniLM
+heads of the tests. The peer is the best coordinate or principal subspace of q and k of the same
+rank.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from attnlab.interaction import _search, profile
+
+EPS = (0.1, 0.2, 0.5)
+RANKS = tuple(range(1, 17))
+DEFAULT = Path(__file__).parents[1] / "tests" / "data" / "minilm_heads.npz"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=DEFAULT)
+    args = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    with np.load(args.file) as data:
+        logits, q, k = (data[name] for name in ("logits", "q", "k"))
+    logits = logits.reshape(-1, *logits.shape[-2:]).astype(float)
+    q, k = (part.reshape(-1, *part.shape[-2:]).astype(float) for part in (q, k))
+    gains, native_void, void, times, total = [], 0, 0, [], 0
+    for z, head_q, head_k in zip(logits, q, k, strict=True):
+        a = np.exp(z - z.max(1, keepdims=True))
+        a /= a.sum(1, keepdims=True)
+        start = time.perf_counter()
+        found = profile(a, EPS, RANKS, native=(head_q / np.sqrt(head_q.shape[1]), head_k))
+        times.append(time.perf_counter() - start)
+        gains.append(found.gain)
+        void += int(np.isinf(found.term).sum())
+        native_void += int(np.isinf(found.native_term).sum())
+        total += found.term.size
+    gain = np.array(gains)
+    compiles = _search.search._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    print(f"{len(times)} heads, ranks 1..16, eps {EPS}: {sum(times):.1f} s in all, first head "
+          f"{times[0]:.1f} s, later {np.median(times[1:]):.2f} s each, "
+          f"{compiles} compile(s).")  # fmt: skip
+    print(f"Cells {total}: bound void for {void} here, for {native_void} in native coordinates.")
+    for index, eps in enumerate(EPS):
+        both = gain[:, index][np.isfinite(gain[:, index])]
+        only = int(np.isinf(gain[:, index]).sum())
+        said = f"median gain {np.median(both):.1f} over {both.size} cells" if both.size else "no common cell"
+        print(f"eps {eps}: {said} where both are finite; {only} cells where only native is void.")
+    defined = gain[~np.isnan(gain)]
+    print(f"Never worse than native: {bool((defined >= 1).all())} ({defined.size} cells compared).")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
