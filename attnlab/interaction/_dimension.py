@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._intrinsic import _matrix, intrinsic
-from ._residual import residual, tau
+from ._residual import exact_tau, residual
 
 
 def svd_dimension(attention: ArrayLike, tolerance: float) -> int:
@@ -31,7 +31,7 @@ def svd_dimension(attention: ArrayLike, tolerance: float) -> int:
     u, s, vt = np.linalg.svd(c, full_matrices=False)
     floor = 1e-12 * (1 + s[0])  # what rounding leaves of an exact fit
     for rank in range(len(s)):
-        if float(tau(residual(c - (u[:, :rank] * s[:rank]) @ vt[:rank]))) <= tolerance + floor:
+        if exact_tau(residual(c - (u[:, :rank] * s[:rank]) @ vt[:rank])) <= tolerance + floor:
             return rank
     return len(s)
 
@@ -62,8 +62,7 @@ def polynomial_factors(
     b = np.asarray(log_weights, np.float64)
     if x.shape[1] != y.shape[1] or b.shape != (len(y),):
         raise ValueError(
-            f"left, right and log_weights must be (m, r), (N, r), (N,), got {x.shape}, {y.shape}, "
-            f"{b.shape}."
+            f"left, right and log_weights must be (m, r), (N, r), (N,), got {x.shape}, {y.shape}, {b.shape}."
         )
     if degree < 0:
         raise ValueError(f"degree must be >= 0, got {degree}.")
@@ -76,9 +75,7 @@ def _monomials(x: np.ndarray, degree: int) -> np.ndarray:
     columns = []
     for total in range(degree + 1):
         for powers in combinations_with_replacement(range(x.shape[1]), total):
-            counts = (
-                np.bincount(powers, minlength=x.shape[1]) if powers else np.zeros(x.shape[1], int)
-            )
+            counts = np.bincount(powers, minlength=x.shape[1]) if powers else np.zeros(x.shape[1], int)
             scale = np.prod([float(factorial(c)) for c in counts])
             columns.append(np.prod(x**counts, axis=1) / np.sqrt(scale))
     return np.array(columns).T

@@ -22,8 +22,7 @@ class Coordinates(eqx.Module):
         self.q, self.k = jnp.asarray(q), jnp.asarray(k)
         if self.q.ndim != 2 or self.k.ndim != 2 or self.q.shape[1] != self.k.shape[1]:
             raise ValueError(
-                "q and k must be matrices of one width, "
-                f"got shapes {self.q.shape} and {self.k.shape}."
+                f"q and k must be matrices of one width, got shapes {self.q.shape} and {self.k.shape}."
             )
         zeros = jnp.zeros(self.k.shape[0], self.k.dtype)
         self.log_weights = zeros if log_weights is None else jnp.asarray(log_weights)
@@ -60,9 +59,7 @@ def linear_gauge(coordinates: Coordinates, matrix: ArrayLike, inverse: ArrayLike
     return Coordinates(coordinates.q @ matrix, coordinates.k @ inverse.T, coordinates.log_weights)
 
 
-def translation_gauge(
-    coordinates: Coordinates, query_shift: ArrayLike, key_shift: ArrayLike
-) -> Coordinates:
+def translation_gauge(coordinates: Coordinates, query_shift: ArrayLike, key_shift: ArrayLike) -> Coordinates:
     """q_i + c, k_j + c': adds <c, k_j> to column j, absorbed by its key weight, and row
     constants."""
     query_shift, key_shift = jnp.asarray(query_shift), jnp.asarray(key_shift)

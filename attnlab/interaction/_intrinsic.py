@@ -103,9 +103,7 @@ def _matrix(value: ArrayLike, name: str) -> np.ndarray:
     """A finite, non-empty float64 matrix."""
     array = np.asarray(value)
     if array.ndim != 2 or array.size == 0 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} must be a non-empty real matrix, got {array.dtype} {array.shape}."
-        )
+        raise ValueError(f"{name} must be a non-empty real matrix, got {array.dtype} {array.shape}.")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} has NaN or infinite entries: drop or mask those rows first.")

@@ -1,19 +1,21 @@
 """The profile of an attention matrix: the best retained interaction of every rank."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
+from rich.console import Console
 
 from ..certify import Certificate
 from ._intrinsic import _matrix, double_centre, intrinsic
 from ._radius import _reduced as reduced
 from ._radius import factor_radius, solve_designs
-from ._residual import column_gauge, residual, tau
+from ._residual import column_gauge, exact_tau, residual
 from ._search import search
 
 STEPS = 800
@@ -21,7 +23,8 @@ KAPPA_TOLERANCE = 1e-3  # relative gap at which the reported kappa stops being r
 SAME = 1e-3  # how far q k' may be from log A, relative to its size
 
 
-class Retained(eqx.Module):
+@dataclass(frozen=True, eq=False)
+class Retained:
     """One retained interaction T = left @ right.T of rank r.
 
     Attributes:
@@ -35,7 +38,7 @@ class Retained(eqx.Module):
     right: np.ndarray
     kappa: float
     tau: float
-    origin: str = eqx.field(static=True)
+    origin: str
 
     def cost(self, eps: float) -> float:
         """kappa / (eps - tau)^2, ``inf`` where tau >= eps: the bound is void."""
@@ -44,6 +47,14 @@ class Retained(eqx.Module):
     def term(self, eps: float) -> float:
         """(1 + kappa / (eps - tau)^2)^(r/2), the bound of [I] without its constant C_r."""
         return float((1 + self.cost(eps)) ** (self.left.shape[1] / 2))
+
+    def implied_constant(self, eps: float, rank: float) -> float:
+        """C_r if the bound were attained: ``rank / term``.
+
+        With a certified lower end of r_eps(A) as ``rank``, and kappa and tau certified, this is a
+        certified lower bound on the unknown constant C_r of [I]. 0 where the bound is void.
+        """
+        return rank / self.term(eps)
 
     def certificates(self, attention: ArrayLike) -> tuple[Certificate, Certificate]:
         """The certificates of kappa(T) (kind ``factor-radius``) and tau(T) (kind ``tau``)."""
@@ -61,7 +72,8 @@ class Retained(eqx.Module):
         return f"Retained(rank {rank}, kappa {self.kappa:.4g}, tau {self.tau:.4g}, {self.origin})"
 
 
-class Profile(eqx.Module):
+@dataclass(frozen=True, eq=False)
+class Profile:
     """The result of ``profile``. Arrays have one entry per rank, for each eps if several were
     given.
 
@@ -90,7 +102,7 @@ class Profile(eqx.Module):
     native_term: np.ndarray
     gain: np.ndarray
     best_rank: np.ndarray
-    retained: tuple
+    retained: tuple[Any, ...]
 
     def __repr__(self) -> str:
         lines = []
@@ -100,11 +112,7 @@ class Profile(eqx.Module):
             np.atleast_1d(self.best_rank),
             strict=True,
         ):
-            said = (
-                f"best rank {best}, term {terms.min():.4g}"
-                if best
-                else "void: tau >= eps at every rank"
-            )
+            said = f"best rank {best}, term {terms.min():.4g}" if best else "void: tau >= eps at every rank"
             lines.append(f"eps={eps:g}: {said}")
         return f"Profile({'; '.join(lines)}; estimates, upper)"
 
@@ -146,11 +154,11 @@ def profile(
     (True, 1)
     """
     c = intrinsic(attention)
-    log_a = np.log(np.asarray(attention, np.float64))
     rank_list, eps_list = _checked(c, eps, ranks)
     starts = _starts(c, rank_list, native, key)
     natives = {r: _native_choices(c, r, native) for r in rank_list}
-    found = _searched(c, log_a, rank_list, eps_list, starts, natives, steps)
+    with Console(stderr=True).status(f"profile: {len(rank_list) * len(eps_list)} cells"):
+        found = _searched(c, rank_list, eps_list, starts, natives, steps)
     return _collect(c, np.asarray(eps, np.float64), rank_list, eps_list, found, natives)
 
 
@@ -178,9 +186,7 @@ def _starts(
     if native is not None:
         for choice in range(2):
             parts = {r: _subspaces(*_native_arrays(c, native), r)[choice] for r in ranks}
-            starts.append(
-                {r: ("native", _at_width(*reduced(*pair), r)) for r, pair in parts.items()}
-            )
+            starts.append({r: ("native", _at_width(*reduced(*pair), r)) for r, pair in parts.items()})
     if key is not None:
         size = np.sqrt(s[0] / np.sqrt(c.size))
         draws = np.asarray(jax.random.normal(key, (sum(c.shape), max(ranks)))) * size
@@ -215,16 +221,14 @@ def _subspaces(q: np.ndarray, k: np.ndarray, rank: int) -> tuple[Factors, Factor
     return (q[:, kept], k[:, kept]), (q @ axes, k @ axes)
 
 
-def _native_choices(
-    c: np.ndarray, rank: int, native: tuple[ArrayLike, ArrayLike] | None
-) -> list[Retained]:
+def _native_choices(c: np.ndarray, rank: int, native: tuple[ArrayLike, ArrayLike] | None) -> list[Retained]:
     if native is None:
         return []
     choices = []
     for q, k in _subspaces(*_native_arrays(c, native), rank):
         kappa = np.linalg.norm(q, axis=1).max() * np.linalg.norm(k, axis=1).max()
         left, right = (np.pad(part, ((0, 0), (0, rank - part.shape[1]))) for part in (q, k))
-        cost = float(tau(residual(c - q @ k.T)))
+        cost = exact_tau(residual(c - q @ k.T))
         choices.append(Retained(left, right, float(kappa), cost, "native"))
     return choices
 
@@ -237,7 +241,6 @@ def _at_width(x: np.ndarray, y: np.ndarray, width: int) -> Factors:
 
 def _searched(
     c: np.ndarray,
-    log_a: np.ndarray,
     ranks: list[int],
     eps: list[float],
     starts: list[dict[int, tuple[str, Factors]]],
@@ -255,9 +258,7 @@ def _searched(
     errors = c[None] - x.astype(float) @ y.astype(float).transpose(0, 2, 1)
     gauge = np.array([column_gauge(e) for e in errors], single)
     levels = np.array([e for e, _, _ in cells], single)
-    moved_x, moved_y, _ = search(
-        jnp.asarray(c, jnp.float32), x, y, gauge, mask, levels, steps=steps
-    )
+    moved_x, moved_y, _ = search(jnp.asarray(c, jnp.float32), x, y, gauge, mask, levels, steps=steps)
     moved_x, moved_y = np.asarray(moved_x, np.float64), np.asarray(moved_y, np.float64)
 
     best: dict[tuple[float, int], Retained] = {}
@@ -277,14 +278,14 @@ def _searched(
 
 def _retained(c: np.ndarray, x: np.ndarray, y: np.ndarray, origin: str) -> Retained:
     kappa = np.sqrt((x**2).sum(1).max() * (y**2).sum(1).max())
-    return Retained(x, y, float(kappa), float(tau(residual(c - x @ y.T))), origin)
+    return Retained(x, y, float(kappa), exact_tau(residual(c - x @ y.T)), origin)
 
 
 def _refine(items: list[Retained]) -> list[Retained]:
     """Replace each radius product by the factor radius, if that is smaller."""
     designs = solve_designs([reduced(item.left, item.right) for item in items], KAPPA_TOLERANCE)
     return [
-        eqx.tree_at(lambda i: i.kappa, item, min(item.kappa, design.upper))
+        replace(item, kappa=min(item.kappa, design.upper))
         for item, design in zip(items, designs, strict=True)
     ]
 

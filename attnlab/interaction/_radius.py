@@ -17,6 +17,7 @@ close to I between two host factorisations, so M and its inverse follow by a few
 Newton-Schulz steps.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import equinox as eqx
@@ -52,7 +53,8 @@ class Gauge(eqx.Module):
     y0: np.ndarray
 
 
-class FactorRadius(eqx.Module):
+@dataclass(frozen=True, eq=False)
+class FactorRadius:
     """A certified bracket on kappa(T) with both witnesses.
 
     Attributes:
@@ -71,7 +73,7 @@ class FactorRadius(eqx.Module):
     gauge: Gauge
     row_weights: np.ndarray
     column_weights: np.ndarray
-    certificate: Certificate = eqx.field(static=True)
+    certificate: Certificate
 
     @property
     def relative_gap(self) -> float:
@@ -176,9 +178,7 @@ def _better(old: Design | None, new: Design) -> Design:
         return new
     primal = new if new.upper < old.upper else old
     dual = new if new.lower > old.lower else old
-    return Design(
-        primal.left, primal.right, dual.row_weights, dual.column_weights, dual.lower, primal.upper
-    )
+    return Design(primal.left, primal.right, dual.row_weights, dual.column_weights, dual.lower, primal.upper)
 
 
 @jax.jit

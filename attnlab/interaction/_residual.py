@@ -1,5 +1,6 @@
 """What an interaction that is left out can cost: the residual q(E) and tau."""
 
+import math
 from typing import Literal
 
 import jax.numpy as jnp
@@ -73,6 +74,11 @@ def tau(q: ArrayLike) -> Array:
     0.0
     """
     return 2 * jnp.tanh(jnp.asarray(q) / 2)
+
+
+def exact_tau(q: float) -> float:
+    """``tau`` in float64 on the host, whatever the JAX precision."""
+    return 2 * math.tanh(q / 2)
 
 
 def smooth_residual(error: Array, gauge: Array, temperature: ArrayLike) -> Array:

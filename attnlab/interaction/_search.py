@@ -74,9 +74,7 @@ def _search_lane(
     return last[0] * scale_x, last[1] * scale_y, last[2]
 
 
-def objective(
-    interaction: Array, x: Array, y: Array, gauge: Array, eps: Array, temperature: Array
-) -> Array:
+def objective(interaction: Array, x: Array, y: Array, gauge: Array, eps: Array, temperature: Array) -> Array:
     """The smoothed objective of one lane; above the exact one by at most the smoothing."""
     error = interaction - jnp.matmul(x, y.T, precision=jax.lax.Precision.HIGHEST)
     slack = eps - tau(smooth_residual(error, gauge, temperature))

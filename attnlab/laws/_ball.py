@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from rich.console import Console
 
 from ..certify import Certificate
 from ._finite import (
@@ -104,10 +105,11 @@ def ball_bracket(d: int, beta: float, eps: float) -> BallBracket:
     if not 0 < eps < 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
     attention = ball_points(int(d), float(beta))
-    square = _largest_square(attention, eps)
-    certificate = lower_certificate(square)
-    proved = certificate.verify().bound > eps + ROUNDING
-    upper, error = _upper(attention, int(d), float(beta), eps)
+    with Console(stderr=True).status(f"ball_bracket: d={d}, beta={beta:g}, {len(attention.q)} points"):
+        square = _largest_square(attention, eps)
+        certificate = lower_certificate(square)
+        proved = certificate.verify().bound > eps + ROUNDING
+        upper, error = _upper(attention, int(d), float(beta), eps)
     size = np.logaddexp.reduce(attention.log_weights) / math.log(10)
     return BallBracket(
         int(d),

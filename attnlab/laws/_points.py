@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from rich.console import Console
 
 from ..certify import Certificate
 from ._finite import (
@@ -69,6 +70,11 @@ def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
     """
     if not 0 < eps < 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
+    with Console(stderr=True).status(f"point_bracket: {len(attention.q)} x {len(attention.k)}"):
+        return _bracket(attention, eps)
+
+
+def _bracket(attention: PointAttention, eps: float) -> PointBracket:
     square = _largest_square(attention, eps)
     certificate = lower_certificate(square)
     proved = certificate.verify().bound > eps + ROUNDING

@@ -30,10 +30,7 @@ def test_svd_dimension_is_the_first_that_fits(seed, tolerance):
     a = head(seed, 6)[0]
     c = intrinsic(a)
     u, s, vt = np.linalg.svd(c)
-    fits = [
-        float(tau(residual(c - (u[:, :r] * s[:r]) @ vt[:r]))) <= tolerance
-        for r in range(len(s) + 1)
-    ]
+    fits = [float(tau(residual(c - (u[:, :r] * s[:r]) @ vt[:r]))) <= tolerance for r in range(len(s) + 1)]
     assert svd_dimension(a, tolerance) == fits.index(True)
 
 

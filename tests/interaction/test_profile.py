@@ -82,6 +82,14 @@ def test_full_rank_head_reaches_tau_zero():
     assert np.isfinite(found.term[0])
 
 
+def test_implied_constant_is_rank_over_term():
+    a, _ = native_head(1, d=2)
+    found = profile(a, 0.2, (2,), steps=60)
+    item = found.retained[0]
+    assert item.implied_constant(0.2, 3) * item.term(0.2) == pytest.approx(3)
+    assert item.implied_constant(1e-9, 3) == 0  # void
+
+
 def test_void_is_said_and_infinite():
     a, native = native_head(2, scale=2.0)
     found = profile(a, 0.01, (1,), native=native, steps=20)
@@ -103,10 +111,7 @@ def lanes(count=5, m=8, n=6, r=3):
 def test_lanes_are_independent_and_jit_equals_eager():
     c, x, y, gauge, mask, eps = lanes()
     together = _search.search(c, x, y, gauge, mask, eps, steps=4)
-    alone = [
-        _search.search(c, *(v[i : i + 1] for v in (x, y, gauge, mask, eps)), steps=4)
-        for i in range(5)
-    ]
+    alone = [_search.search(c, *(v[i : i + 1] for v in (x, y, gauge, mask, eps)), steps=4) for i in range(5)]
     for part in range(3):
         single = np.concatenate([a[part] for a in alone])
         assert np.allclose(together[part], single, atol=1e-8)
