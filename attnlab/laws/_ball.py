@@ -19,6 +19,7 @@ from ._finite import (
     lower_certificate,
     row_space,
 )
+from ._points import best_lower
 
 PER_WIDTH = {1: 8.0, 2: 1.5}  # grid points per Gaussian width 1/sqrt(beta); coarser from d = 3 on
 COARSE = 1.25
@@ -35,7 +36,7 @@ class BallBracket:
     Attributes:
         lower, upper: proved ends for this point set.
         points: distinct points. log10_size: log10 of the number of points with multiplicity.
-        lower_certificate: kind ``rank-lower``, about an aggregated matrix (see ``laws._finite``).
+        lower_certificate: kind ``rank-lower`` or ``rank-lower-psd``, about an aggregated matrix.
         upper_error: the error of the rank-``upper`` matrix, verified in blocks.
     """
 
@@ -106,16 +107,15 @@ def ball_bracket(d: int, beta: float, eps: float) -> BallBracket:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
     attention = ball_points(int(d), float(beta))
     with Console(stderr=True).status(f"ball_bracket: d={d}, beta={beta:g}, {len(attention.q)} points"):
-        square = _largest_square(attention, eps)
-        certificate = lower_certificate(square)
-        proved = certificate.verify().bound > eps + ROUNDING
+        cells = lower_certificate(_largest_square(attention, eps))
+        lower, certificate = best_lower(attention, eps, cells)
         upper, error = _upper(attention, int(d), float(beta), eps)
     size = np.logaddexp.reduce(attention.log_weights) / math.log(10)
     return BallBracket(
         int(d),
         float(beta),
         float(eps),
-        len(square) if proved else 1,
+        lower,
         upper,
         len(attention.q),
         float(size),

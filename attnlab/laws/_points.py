@@ -17,9 +17,11 @@ from ._finite import (
     lower_certificate,
     row_space,
 )
+from ._flatten import flattened
 
 LLOYD = 4  # refinements of the cells
 MOST_LANDMARKS = 1536
+FINE = 768  # size of the matrix whose spectrum is flattened
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class PointBracket:
     Attributes:
         lower, upper: proved ends. eps: the error in max-row l1 norm.
         upper_error: the error of the rank-``upper`` matrix, verified in blocks of rows.
-        lower_certificate: kind ``rank-lower``, about an aggregated matrix (see ``laws._finite``).
+        lower_certificate: kind ``rank-lower`` or ``rank-lower-psd``, about an aggregated matrix (see
+            ``laws._finite``).
     """
 
     eps: float
@@ -54,7 +57,7 @@ def sphere_points(d: int, n: int, beta: float, rng: np.random.Generator) -> Poin
 
 
 def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
-    """Bracket the eps-rank with one query per cell below and principal directions above.
+    """Bracket the eps-rank: cells or a flattened spectrum below, principal directions above.
 
     No n x n array is held: a lower end costs one s x n block of rows for each s tried, an upper
     end a few passes over blocks of rows. For matrices that fit in memory ``attnlab.rank`` is
@@ -66,7 +69,7 @@ def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
 
     >>> rng = np.random.default_rng(0)
     >>> point_bracket(sphere_points(2, 50, 4.0, rng), 0.3)
-    PointBracket(4 <= r_eps <= 7; eps=0.3, certified)
+    PointBracket(5 <= r_eps <= 7; eps=0.3, certified)
     """
     if not 0 < eps < 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
@@ -75,12 +78,10 @@ def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
 
 
 def _bracket(attention: PointAttention, eps: float) -> PointBracket:
-    square = _largest_square(attention, eps)
-    certificate = lower_certificate(square)
-    proved = certificate.verify().bound > eps + ROUNDING
+    lower, certificate = best_lower(attention, eps, lower_certificate(_largest_square(attention, eps)))
     order = farthest_first(attention.q, min(len(attention.q), MOST_LANDMARKS))
     upper, error = len(attention.q), 0.0
-    count = max(6 * len(square), 256)
+    count = max(6 * lower, 256)
     while True:
         right, left = row_space(attention, order[:count])
         found = least_rank(attention, left, right, eps * (1 - 1e-9))
@@ -92,7 +93,22 @@ def _bracket(attention: PointAttention, eps: float) -> PointBracket:
         if count >= len(order):
             break
         count = min(2 * count, len(order))
-    return PointBracket(float(eps), len(square) if proved else 1, upper, error, certificate)
+    return PointBracket(float(eps), lower, upper, error, certificate)
+
+
+def best_lower(attention: PointAttention, eps: float, cells: Certificate) -> tuple[int, Certificate]:
+    """The better proved lower end of two: by cells, and by a flattened spectrum of a finer matrix."""
+    if max(len(attention.q), len(attention.k)) <= FINE:
+        matrix = attention.rows(slice(None))
+    else:
+        matrix = _square(attention, farthest_first(attention.k, min(FINE, len(attention.k))))
+    best = 1, cells
+    for certificate in (cells, flattened(matrix, eps)):
+        if certificate is None or certificate.claim["rank"] < best[0]:
+            continue
+        if certificate.verify().bound > eps + ROUNDING:
+            best = certificate.claim["rank"] + 1, certificate
+    return best
 
 
 def farthest_first(points: np.ndarray, count: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from attnlab.laws import (
     sphere_bracket,
     sphere_points,
 )
+from attnlab.laws._flatten import flattened
 
 
 def dense(attention):
@@ -48,6 +49,7 @@ def test_ball_bracket_is_consistent_with_dense_bounds(d, beta, eps):
     if bracket.lower > 1:
         assert verdict.bound > eps
         assert bracket.lower_certificate.claim["rank"] == bracket.lower - 1
+        assert bracket.lower_certificate.kind in ("rank-lower", "rank-lower-psd")
     tail = np.sqrt(np.cumsum(np.linalg.svd(a)[1][::-1] ** 2)[::-1] / len(a))  # plain l2 lower bound
     assert bracket.upper >= np.sum(tail > eps)
 
@@ -122,6 +124,29 @@ def test_streamed_error_is_the_dense_error_and_certified():
     claim = {"rank": k, "error": certified * (1 + 1e-9)}
     witness = {"U": left[:, :k], "W": right[:, :k].T}
     assert Certificate("rank-upper", claim, witness, {"attention": a}).verify()
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 12.0), st.sampled_from([0.1, 0.3]))
+def test_flattened_spectrum_is_verified_and_below_every_upper_end(seed, beta, eps):
+    a = dense(sphere_points(3, 40, beta, np.random.default_rng(seed)))
+    certificate = flattened(a, eps)
+    if certificate is None:  # nothing above the trivial rank 1
+        assert svd_upper(a, eps) <= 8
+        return
+    verdict = certificate.verify()
+    assert verdict.holds
+    assert verdict.bound > eps
+    assert certificate.claim["rank"] + 1 <= svd_upper(a, eps)
+    uniform = np.linalg.svd(a)[1] / np.sqrt(len(a))
+    plain = np.sqrt(np.cumsum(uniform[::-1] ** 2)[::-1])  # the l2 tail, H = I
+    assert certificate.claim["rank"] + 1 >= np.sum(plain > eps) - 1
+
+
+def test_flattened_spectrum_approaches_the_continuum():
+    closed = sphere_bracket(3, 8.0, 0.1)
+    points = sphere_points(3, 600, 8.0, np.random.default_rng(0))
+    assert flattened(dense(points), 0.1).claim["rank"] + 1 >= 0.85 * closed.lower
 
 
 @pytest.mark.parametrize(
