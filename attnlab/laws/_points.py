@@ -16,11 +16,13 @@ from ._finite import (
     least_rank,
     lower_certificate,
     row_space,
+    sharpen,
 )
 from ._flatten import flattened
 
 LLOYD = 4  # refinements of the cells
 MOST_LANDMARKS = 1536
+SHARPEN_UP_TO = 2**22  # entries; a dozen passes over the matrix for each rank tried
 FINE = 768  # size of the matrix whose spectrum is flattened
 
 
@@ -86,9 +88,12 @@ def _bracket(attention: PointAttention, eps: float) -> PointBracket:
         right, left = row_space(attention, order[:count])
         found = least_rank(attention, left, right, eps * (1 - 1e-9))
         if found is not None:
-            measured = certified_error(attention, left[:, : found[0]] * found[1], right[:, : found[0]])
+            factors = left[:, : found[0]] * found[1], right[:, : found[0]]
+            if len(attention.q) * len(attention.k) <= SHARPEN_UP_TO:
+                factors = sharpen(attention, right, left, eps * (1 - 1e-9), found[0]) or factors
+            measured = certified_error(attention, *factors)
             if measured <= eps:
-                upper, error = found[0], measured
+                upper, error = factors[0].shape[1], measured
                 break
         if count >= len(order):
             break

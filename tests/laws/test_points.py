@@ -126,6 +126,17 @@ def test_streamed_error_is_the_dense_error_and_certified():
     assert Certificate("rank-upper", claim, witness, {"attention": a}).verify()
 
 
+def test_reweighting_beats_truncation_and_is_certified():
+    attention = sphere_points(3, 200, 6.0, np.random.default_rng(0))
+    right, left = _finite.row_space(attention, np.arange(200))
+    plain, _ = _finite.least_rank(attention, left, right, 0.1)
+    sharper = _finite.sharpen(attention, right, left, 0.1, plain)
+    assert sharper is not None
+    assert sharper[0].shape[1] < plain
+    assert _finite.certified_error(attention, *sharper) <= 0.1 * (1 + 1e-9)
+    assert _finite.sharpen(attention, right, left, 1e-9, 8) is None
+
+
 @settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1), st.floats(0.5, 12.0), st.sampled_from([0.1, 0.3]))
 def test_flattened_spectrum_is_verified_and_below_every_upper_end(seed, beta, eps):
