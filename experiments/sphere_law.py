@@ -117,7 +117,7 @@ def finite_points(run: _lab.Run, axis: Axes) -> tuple[list[dict], str, bool]:
 def finite_bracket(points: PointAttention) -> tuple[int, int, str]:
     """Certified ends for one point set and the method behind them."""
     bracket = point_bracket(points, EPS)
-    return bracket.lower, bracket.upper, "landmarks and blocks"
+    return bracket.lower, bracket.upper, "point_bracket"
 
 
 if __name__ == "__main__":
