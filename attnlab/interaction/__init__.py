@@ -1,6 +1,7 @@
 """Interaction geometry: what part of the logits matters, what a part costs, how large it is."""
 
 from ._dimension import polynomial_factors as polynomial_factors
+from ._dimension import row_cover as row_cover
 from ._dimension import svd_dimension as svd_dimension
 from ._gauges import Coordinates as Coordinates
 from ._gauges import key_weight_gauge as key_weight_gauge
@@ -39,6 +40,7 @@ __all__ = [
     "polynomial_factors",
     "profile",
     "residual",
+    "row_cover",
     "row_scalar_gauge",
     "smooth_residual",
     "svd_dimension",

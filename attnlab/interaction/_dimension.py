@@ -36,6 +36,29 @@ def svd_dimension(attention: ArrayLike, tolerance: float) -> int:
     return len(s)
 
 
+def row_cover(attention: ArrayLike, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Factors U (m, k), W (k, N) that replace each row by the nearest of k chosen rows of A.
+
+    Rows are chosen farthest first in l1 until all are within eps, so k is at most the covering number
+    at eps/2. The pair is a witness of kind ``rank-upper``.
+
+    >>> a = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
+    >>> row_cover(a, 0.3)[1].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    a = _matrix(attention, "attention")
+    if not eps > 0:
+        raise ValueError(f"eps must be > 0, got {eps}: it is an l1 error.")
+    centres, nearest = [0], np.zeros(len(a), int)
+    distance = np.abs(a - a[0]).sum(1)
+    while distance.max() > eps:
+        centres.append(int(distance.argmax()))
+        fresh = np.abs(a - a[centres[-1]]).sum(1)
+        nearest = np.where(fresh < distance, len(centres) - 1, nearest)
+        distance = np.minimum(distance, fresh)
+    return np.eye(len(centres))[nearest], a[centres]
+
+
 def polynomial_factors(
     left: ArrayLike, right: ArrayLike, log_weights: ArrayLike, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:

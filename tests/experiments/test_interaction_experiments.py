@@ -18,9 +18,19 @@ def test_smoke_preset(name, tmp_path):
     assert done.returncode == 0, done.stderr
     table = pq.read_table(tmp_path / "results.parquet")
     assert json.loads(table.schema.metadata[b"attnlab"])["preset"] == "smoke"
-    ends = ("kappa lower", "kappa upper") if name == "gauge" else ("lower", "upper")
+    names = {"gauge": ("kappa lower", "kappa upper")}
+    ends = names.get(name, ("lower", "upper"))
     for row in table.to_pylist():
         assert row[ends[0]] <= row[ends[1]]
     assert "**Verdict.**" in (tmp_path / "report.md").read_text()
     assert (tmp_path / "figure.svg").stat().st_size > 1000
     assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def test_dimension_smoke_preset(tmp_path):
+    command = [sys.executable, "dimension.py", "--preset", "smoke", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=SCRIPTS, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = pq.read_table(tmp_path / "results.parquet").to_pylist()
+    assert len(rows) == 36
+    assert all(0 <= row["svd dimension"] <= 64 and 1 <= row["truncated SVD"] <= 64 for row in rows)

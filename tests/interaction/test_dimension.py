@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.certify import Certificate
-from attnlab.interaction import intrinsic, polynomial_factors, residual, svd_dimension, tau
+from attnlab.interaction import (
+    intrinsic,
+    polynomial_factors,
+    residual,
+    row_cover,
+    svd_dimension,
+    tau,
+)
 
 
 def head(seed, r=3, scale=1.0, m=12, n=10):
@@ -48,7 +55,25 @@ def test_polynomial_factors_converge_and_certify(r):
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
 
 
+@given(st.integers(0, 2**32 - 1), st.floats(0.05, 1.9))
+def test_row_cover_is_within_eps_and_certifies(seed, eps):
+    a = head(seed, 3)[0]
+    u, w = row_cover(a, eps)
+    assert np.abs(a - u @ w).sum(1).max() <= eps + 1e-12
+    assert {tuple(row) for row in w} <= {tuple(row) for row in a}
+    claim = {"rank": len(w), "error": eps + 1e-9}
+    assert Certificate("rank-upper", claim, {"U": u, "W": w}, {"attention": a}).verify()
+
+
+def test_row_cover_counts_distinct_rows():
+    a = np.eye(3)[[0, 1, 2, 0, 1]]
+    assert len(row_cover(a, 0.5)[1]) == 3
+    assert len(row_cover(a, 2.0)[1]) == 1
+
+
 def test_bad_input():
+    with pytest.raises(ValueError, match="eps"):
+        row_cover(np.full((2, 2), 0.5), 0.0)
     with pytest.raises(ValueError, match="tolerance"):
         svd_dimension(np.full((2, 2), 0.5), -1.0)
     with pytest.raises(ValueError, match="degree"):
