@@ -11,7 +11,7 @@ from pathlib import Path
 import _lab
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from attnlab.certify import Certificate
 from attnlab.interaction import row_cover, svd_dimension
@@ -36,6 +36,10 @@ def truncated_rank(a: np.ndarray, eps: float) -> int:
     return len(a)
 
 
+def spearman(x: list[int], y: list[int]) -> float:
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+
+
 def main(argv: list[str] | None = None) -> int:
     run = _lab.start("dimension", __doc__ or "", argv=argv)
     with np.load(HEADS) as data:
@@ -55,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
             found.append({"layer": int(layer), "head": int(head), "eps": eps} | ranks)
         rows += found
         dimension = [f["svd dimension"] for f in found]
-        correlations = [float(spearmanr(dimension, [f[c] for f in found])[0]) for c in CONSTRUCTIONS]
+        correlations = [spearman(dimension, [f[c] for f in found]) for c in CONSTRUCTIONS]
         medians = [f"{np.median([f[c] for f in found]):g}" for c in CONSTRUCTIONS]
         lines.append([eps, f"{np.median(dimension):g}", *medians, *(f"{c:.2f}" for c in correlations)])
         axis.scatter(dimension, [f["truncated SVD"] for f in found], s=18, color=f"C{index}", label=f"{eps}")

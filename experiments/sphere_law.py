@@ -107,6 +107,8 @@ def finite_points(run: _lab.Run, axis: Axes) -> tuple[list[dict], str, bool]:
         axis.fill_between(betas, low, high, alpha=0.3, color=f"C{index}", label=f"d = {d}, n = {n}")
         axis.loglog(betas, low, ".-", color=f"C{index}")
         axis.loglog(betas, high, ".-", color=f"C{index}")
+        slope = np.sqrt(low[0] * high[0]) * (np.array(betas) / betas[0]) ** ((d - 1) / 2)
+        axis.loglog(betas, slope, "k:", lw=1)
     axis.set_xlabel("beta")
     axis.set_title("finite random points: certified")
     axis.legend(fontsize=8)
