@@ -40,6 +40,8 @@ BETAS = {
 def cell(r: int, beta: float) -> dict[str, float]:
     """One bracket of the r-fold product at inverse temperature beta."""
     low = ball_bracket(1, beta, EPS ** (1 / r))
+    if low.lower_certificate.kind != "rank-lower":  # only ||M^-1|| multiplies over Kronecker powers
+        raise RuntimeError(f"The line at beta={beta:g} was not bounded by cells; the product proof fails.")
     high = ball_bracket(1, beta, (1 + EPS) ** (1 / r) - 1)
     end = float(np.abs(ball_points(1, beta).q).max())
     corners = end * np.array(list(product((-1.0, 1.0), repeat=r)))

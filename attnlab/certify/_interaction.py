@@ -26,6 +26,8 @@ Named = Mapping[str, np.ndarray]
 # Assumed bound on the error of NumPy's float64 log, in units in the last place (see EXP_ULPS); the
 # Arb path assumes nothing.
 LOG_ULPS = 4
+# Floor for lengths whose squares underflow: n * 2^-1022 under the root, n up to 10^8.
+SQUARE_TINY = 1e-149
 
 
 def check_radius(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
@@ -98,9 +100,7 @@ def check_tau(claim: Mapping[str, Any], witness: Named, subject: Named, arb: boo
     m, n = matrix.shape
     x, y = real(witness, "left", (m, None)), real(witness, "right", (n, None))
     if x.shape[1] != rank or y.shape[1] != rank:
-        raise InvalidWitness(
-            f"The factors have widths {x.shape[1]}, {y.shape[1]}, not rank {rank}."
-        )
+        raise InvalidWitness(f"The factors have widths {x.shape[1]}, {y.shape[1]}, not rank {rank}.")
     gauge = real(witness, "column_gauge", (n,))
     left, right = np.c_[x, np.ones(m)], np.c_[y, gauge].T
     log = "attention" in subject
@@ -125,9 +125,7 @@ def number(claim: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def _distance(
-    big_x: np.ndarray, big_y: np.ndarray, x: np.ndarray, y: np.ndarray, arb: bool
-) -> float:
+def _distance(big_x: np.ndarray, big_y: np.ndarray, x: np.ndarray, y: np.ndarray, arb: bool) -> float:
     """An upper bound on max_i |E_i|_2, E = X Y' - x y' - u 1' - 1 v' with u, v chosen here."""
     u = big_x @ big_y.mean(0) - x @ y.mean(0)
     v = big_y @ big_x.mean(0) - y @ x.mean(0) - u.mean()
@@ -140,13 +138,13 @@ def _distance(
         low, high = (FloatBalls.exact(left) @ FloatBalls.exact(right)).entry_bounds()
     entries = np.maximum(np.abs(low), np.abs(high))
     squares = (entries**2).sum(1).max() * (1 + gamma(entries.shape[1] + 4))
-    return float(np.sqrt(squares) * (1 + 4 * UNIT))
+    return float(np.sqrt(squares) * (1 + 4 * UNIT) + SQUARE_TINY)
 
 
 def _radius(x: np.ndarray) -> float:
     """max_i |x_i|_2, rounded up."""
     squares = (x**2).sum(1) * (1 + gamma(x.shape[1] + 4))
-    return float(np.sqrt(squares.max(initial=0.0)) * (1 + 4 * UNIT))
+    return float(np.sqrt(squares.max(initial=0.0)) * (1 + 4 * UNIT) + SQUARE_TINY)
 
 
 def _nuclear(x: np.ndarray, y: np.ndarray, row: np.ndarray, column: np.ndarray) -> float:

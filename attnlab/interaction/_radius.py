@@ -78,7 +78,7 @@ class FactorRadius:
     @property
     def relative_gap(self) -> float:
         """(upper - lower) / upper; 0 where kappa vanishes up to underflow."""
-        return (self.upper - self.lower) / self.upper if self.upper > 1e-200 else 0.0
+        return (self.upper - self.lower) / self.upper if self.upper > 1e-100 else 0.0
 
     def __repr__(self) -> str:
         return f"FactorRadius({self.lower:.6g} <= kappa <= {self.upper:.6g}, certified)"

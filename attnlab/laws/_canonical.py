@@ -102,7 +102,10 @@ def l1_error(degree: int, d: int, beta: float) -> arb:
     if degree < 0:
         return arb(1)
     with ctx.workprec(PRECISION):
-        half = [arb(float(angle)) for angle in canonical_nodes(degree, d)]
+        nodes = canonical_nodes(degree, d)
+        if not (np.isfinite(nodes).all() and (np.diff(nodes, prepend=0, append=np.pi / 2) > 0).all()):
+            return arb(1)  # not a partition, so it defines no sign function
+        half = [arb(float(angle)) for angle in nodes]
         with ctx.workprec(PRECISION + 2 * degree):  # balls grow by at most 1 + sqrt(2) a step
             eta = (arb(polynomial_dimension(degree, d)) * _defect_squared(half, degree, d)).sqrt()
         if not eta < arb(1) / 2:

@@ -103,6 +103,9 @@ def test_wrong_nodes_only_loosen_the_bound(d, monkeypatch):
         assert float(_canonical.l1_error(9, d, 10.0).upper()) > exact
     monkeypatch.setattr(_canonical, "canonical_nodes", lambda *_: nodes * 0.5)
     assert float(_canonical.l1_error(9, d, 10.0)) == 1.0  # useless nodes prove only the trivial bound
+    for bad in (nodes[::-1], nodes * np.nan, nodes + 1.0):
+        monkeypatch.setattr(_canonical, "canonical_nodes", lambda *_, b=bad: b)
+        assert float(_canonical.l1_error(9, d, 10.0)) == 1.0
 
 
 @pytest.mark.parametrize("d", [2, 3, 7])
