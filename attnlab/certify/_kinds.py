@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _interaction, _rank, _rank_1d
+from . import _fusion_upper, _interaction, _rank, _rank_1d
 from ._errors import CertificateError
 from ._verdict import Verdict
 
@@ -24,6 +24,7 @@ CHECKERS: dict[str, Checker] = {
     "rank-upper": _rank.check_upper,
     "factor-radius": _interaction.check_radius,
     "tau": _interaction.check_tau,
+    "fusion-upper": _fusion_upper.check_upper,
 }
 
 

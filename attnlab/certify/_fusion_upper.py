@@ -1,0 +1,63 @@
+"""Kind ``fusion-upper``: one head with m atoms equals the sum of the heads, everywhere.
+
+Witness: ``head``, the fused head, and ``blocks``, ratios N_b/D_b for groups of heads (so that sums
+with many independent heads are checked without multiplying everything by everything). Checked in
+integers: every block equals the sum of its heads, the fused head is the sum of the blocks, its
+weights are positive and its keys distinct. An atom has weight D_e and value N_e/D_e, so the support
+of N must lie in that of D.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._errors import InvalidWitness
+from ._fusion import add, decode_blocks, decode_heads, ratios, value_scale
+from ._verdict import Verdict, failed
+
+
+def check_upper(
+    claim: Mapping[str, Any],
+    witness: Mapping[str, np.ndarray],
+    subject: Mapping[str, np.ndarray],
+    arb: bool,
+) -> Verdict:
+    """Claim: ``{"atoms": m}``. Subject: ``heads``. Everything is exact, so ``arb`` changes nothing."""
+    claimed = claim["atoms"]
+    if type(claimed) is not int:
+        raise InvalidWitness("The claimed number of atoms must be an integer.")
+    heads = decode_heads(subject["heads"])
+    scale = value_scale(heads)
+    total = add([b.ratio for b in decode_blocks(witness["blocks"], ratios(heads, scale))])
+    (fused,) = decode_heads(witness["head"])
+    if len(fused.values[0]) != len(total.numerators):
+        raise InvalidWitness("The fused head has values of another length than the heads.")
+
+    weights = _shifted(total.denominator.to_dict(), total.denominator)
+    sums = [_shifted(n.to_dict(), total.denominator) for n in total.numerators]
+    if any(w <= 0 for w in weights.values()):
+        return failed("A weight of the fused head is not positive.")
+    if any(not n.keys() <= weights.keys() for n in sums):
+        return failed("The fused head would need an atom of weight zero.")
+    low = [min(column) for column in zip(*fused.exponents, strict=True)]
+    given = {}
+    for e, w, row in zip(fused.exponents, fused.weights, fused.values, strict=True):
+        given[tuple(a - b for a, b in zip(e, low, strict=True))] = (w, row)
+    if len(given) != len(fused.exponents) or given.keys() != weights.keys():
+        return failed("The keys of the fused head are not those of the sum.")
+    for e, (w, row) in given.items():
+        if w != weights[e] or any(w * v * scale != n.get(e, 0) for v, n in zip(row, sums, strict=True)):
+            return failed("A weight or value of the fused head is not that of the sum.")
+    atoms = len(weights)
+    statement = f"A single head with {atoms} atoms equals the sum of the {len(heads)} heads exactly."
+    if atoms > claimed:
+        return failed(f"{statement} The claim of {claimed} is smaller.", atoms, claimed - atoms)
+    return Verdict(True, statement, float(atoms), float(claimed - atoms))
+
+
+def _shifted(terms: Mapping[Any, Any], reference: Any) -> dict[tuple[int, ...], int]:
+    """Terms with the least exponent of the reference moved to the origin."""
+    monomials = list(reference.to_dict())
+    low = [min(column) for column in zip(*monomials, strict=True)]
+    return {tuple(int(a) - int(b) for a, b in zip(e, low, strict=True)): int(c) for e, c in terms.items()}
