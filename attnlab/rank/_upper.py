@@ -1,0 +1,48 @@
+"""Upper search: factors U (m, k), W (k, N) with a small largest row error max_i ||A_i - U_i W||_1."""
+
+import numpy as np
+from scipy.optimize import linprog
+
+from ._descend import Problem, descend, smooth_max_row_sum
+
+RATES = (0.03, 0.06)
+
+
+class Factors(Problem):
+    """Minimise max_i ||A_i - U_i W||_1 over (U, W)."""
+
+    def evaluate(self, params, state, matrix, mask, smoothing):
+        left, right = params
+        smooth, exact = smooth_max_row_sum(matrix - left @ right, smoothing)
+        return smooth, (exact, exact == exact, state)
+
+
+def search_upper(
+    matrix: np.ndarray, ranks: np.ndarray, starts: np.ndarray, steps: int, dtype, rng, width: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Search one pair of factors per lane.
+
+    Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it.
+
+    Returns:
+        For every lane U (m, k), W (k, N) in float64.
+    """
+    m, n = matrix.shape
+    lanes = len(ranks)
+    left, right = np.zeros((lanes, m, width)), np.zeros((lanes, width, n))
+    scales = np.zeros((2, lanes))
+    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    for i, (rank, start) in enumerate(zip(ranks, starts, strict=True)):
+        root = np.sqrt(s[:rank])
+        left[i, :, :rank], right[i, :rank] = u[:, :rank] * root, root[:, None] * vt[:rank]
+        scales[:, i] = [np.sqrt(np.mean(x * x)) for x in (left[i, :, :rank], right[i, :rank])]
+        if start:
+            left[i, :, :rank] += 0.3 * scales[0, i] * rng.normal(size=(m, rank))
+            right[i, :rank] += 0.3 * scales[1, i] * rng.normal(size=(rank, n))
+    rates = np.take(RATES, starts % len(RATES))
+    state = mask = np.ones((lanes, 1))
+    result = descend(Factors(), matrix, (left, right), state, tuple(scales), mask, rates, steps, dtype)
+    return [
+        tuple(np.asarray(x, np.float64) for x in (result.params[0][i, :, :rank], result.params[1][i, :rank]))
+        for i, rank in enumerate(ranks)
+    ]  # pyright: ignore[reportReturnType]
