@@ -67,9 +67,7 @@ class Run:
         """Write ``results.parquet``, ``figure.svg/png`` and ``report.md``, each by rename."""
         self.out.mkdir(parents=True, exist_ok=True)
         provenance = self.provenance()
-        table = pa.Table.from_pylist(list(rows)).replace_schema_metadata(
-            {"attnlab": json.dumps(provenance)}
-        )
+        table = pa.Table.from_pylist(list(rows)).replace_schema_metadata({"attnlab": json.dumps(provenance)})
         _by_rename(self.out / "results.parquet", lambda path: pq.write_table(table, path))
         for suffix in ("svg", "png"):
             _by_rename(
@@ -86,9 +84,7 @@ class Run:
         )
 
 
-def start(
-    name: str, description: str, default: str = "small", argv: list[str] | None = None
-) -> Run:
+def start(name: str, description: str, default: str = "small", argv: list[str] | None = None) -> Run:
     """Parse ``--preset --out --seed``; results go to ``experiments/results/NAME`` by default."""
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=description)
     parser.add_argument("--preset", choices=PRESETS, default=default)

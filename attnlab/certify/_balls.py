@@ -110,9 +110,7 @@ class ArbBalls:
 
     def scale_rows(self, factors: np.ndarray) -> "ArbBalls":
         rows, cols = self.mat.nrows(), self.mat.ncols()
-        scaled = [
-            self.mat[i, j] * flint.arb(float(factors[i])) for i in range(rows) for j in range(cols)
-        ]
+        scaled = [self.mat[i, j] * flint.arb(float(factors[i])) for i in range(rows) for j in range(cols)]
         return ArbBalls(flint.arb_mat(rows, cols, scaled))
 
     @property

@@ -113,9 +113,7 @@ class Certificate:
         else:
             given = _plain(given, "subject")
         if _sha256(given) != self.subject_sha256:
-            raise InvalidWitness(
-                "The subject is not the one this certificate was made for (SHA-256)."
-            )
+            raise InvalidWitness("The subject is not the one this certificate was made for (SHA-256).")
         return given
 
 
@@ -139,27 +137,21 @@ def load(path: str | os.PathLike[str]) -> Certificate:
         zipfile.zlib.error,
         KeyError,
     ) as error:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(
-            error, FileNotFoundError | PermissionError | IsADirectoryError | CertificateError
-        ):
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | CertificateError):
             raise
         raise CertificateError(
             f"{path} is not a readable certificate ({error}); it may be truncated or pickled."
         ) from None
     missing = {"kind", "version", "claim", "subject_sha256", "digest"} - entries.keys()
     if missing:
-        raise CertificateError(
-            f"{path} is not a certificate: it lacks {', '.join(sorted(missing))}."
-        )
+        raise CertificateError(f"{path} is not a certificate: it lacks {', '.join(sorted(missing))}.")
     try:
         version = int(entries["version"])
         claim = json.loads(str(entries["claim"][()]))
     except (ValueError, TypeError) as error:
         raise CertificateError(f"{path} has an unreadable version or claim ({error}).") from None
     if version != VERSION:
-        raise CertificateError(
-            f"{path} has format version {version}; this attnlab reads {VERSION}."
-        )
+        raise CertificateError(f"{path} has format version {version}; this attnlab reads {VERSION}.")
     if not isinstance(claim, dict):
         raise CertificateError(f"{path} has a claim that is not a JSON object.")
     digest = str(entries.pop("digest")[()])

@@ -13,9 +13,7 @@ from . import _fusion_upper, _interaction, _rank, _rank_1d
 from ._errors import CertificateError
 from ._verdict import Verdict
 
-Checker = Callable[
-    [Mapping[str, Any], Mapping[str, np.ndarray], Mapping[str, np.ndarray], bool], Verdict
-]
+Checker = Callable[[Mapping[str, Any], Mapping[str, np.ndarray], Mapping[str, np.ndarray], bool], Verdict]
 
 CHECKERS: dict[str, Checker] = {
     "rank-lower": _rank.check_lower,

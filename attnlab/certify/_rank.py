@@ -93,9 +93,7 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
         r_mid = real(witness, "R", (n, None))
         s = r_mid.shape[1]
         if s <= rank:
-            raise InvalidWitness(
-                f"R must have at least {rank + 1} columns for rank {rank}, not {s}."
-            )
+            raise InvalidWitness(f"R must have at least {rank + 1} columns for rank {rank}, not {s}.")
         p = real(witness, "P", (None, m))
         if p.shape[0] not in (1, n) or (p < 0).any():
             raise InvalidWitness("P must be one or N rows of non-negative weights.")

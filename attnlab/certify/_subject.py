@@ -37,17 +37,13 @@ def matrix_of(subject: Mapping[str, np.ndarray], arb: bool) -> Balls:
     if set(subject) == {"logits"}:
         logits = check_logits(subject["logits"])
         return softmax_arb(logits) if arb else softmax(FloatBalls.exact(logits))
-    raise InvalidWitness(
-        f"The subject must be one array named attention or logits, not {sorted(subject)}."
-    )
+    raise InvalidWitness(f"The subject must be one array named attention or logits, not {sorted(subject)}.")
 
 
 def check_attention(matrix: np.ndarray) -> np.ndarray:
     """Validate and return as float64; raises ``InvalidWitness`` with the first fault found."""
     if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "fiu":
-        raise InvalidWitness(
-            f"attention must be a non-empty real (m, N) matrix, not {_kind(matrix)}."
-        )
+        raise InvalidWitness(f"attention must be a non-empty real (m, N) matrix, not {_kind(matrix)}.")
     matrix = matrix.astype(np.float64)
     if not np.isfinite(matrix).all():
         raise InvalidWitness("attention has NaN or infinite entries.")
@@ -55,9 +51,7 @@ def check_attention(matrix: np.ndarray) -> np.ndarray:
         raise InvalidWitness("attention has negative entries.")
     off = np.abs(matrix.sum(1) - 1)
     if off.max() > ROW_SUM_TOLERANCE:
-        raise InvalidWitness(
-            f"row {off.argmax()} of attention is off a sum of 1 by {off.max():.3g}."
-        )
+        raise InvalidWitness(f"row {off.argmax()} of attention is off a sum of 1 by {off.max():.3g}.")
     return matrix
 
 
@@ -89,9 +83,7 @@ def softmax(logits: FloatBalls) -> FloatBalls:
     # relative errors stay below 1/2, so dividing by (1 - x) costs at most a factor 2 in x.
     mean = (attention * relative).sum(1, keepdims=True) * 1.01 + gamma(n + 2)
     if mean.max() > 0.25 or relative.max() > 0.25:
-        raise InvalidWitness(
-            "The logits are known too coarsely for a float64 enclosure; use the Arb path."
-        )
+        raise InvalidWitness("The logits are known too coarsely for a float64 enclosure; use the Arb path.")
     rad = attention * (relative + 2 * mean + 4 * UNIT) * 1.5 + np.where(masked, 0.0, TINY)
     return FloatBalls(attention, rad)
 
@@ -100,10 +92,7 @@ def softmax_arb(logits: np.ndarray) -> ArbBalls:
     """The row softmax of exact float64 logits in Arb."""
     return normalise_arb(
         [
-            [
-                flint.arb(0) if x == -np.inf else (flint.arb(float(x)) - float(row.max())).exp()
-                for x in row
-            ]
+            [flint.arb(0) if x == -np.inf else (flint.arb(float(x)) - float(row.max())).exp() for x in row]
             for row in logits
         ]
     )

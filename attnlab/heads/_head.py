@@ -88,19 +88,13 @@ class Head(eqx.Module):
 
     def __check_init__(self):
         if self.keys.ndim != 2 or 0 in self.keys.shape:
-            raise ValueError(
-                f"keys has shape {self.keys.shape}; give (n, d) with n >= 1 and d >= 1."
-            )
+            raise ValueError(f"keys has shape {self.keys.shape}; give (n, d) with n >= 1 and d >= 1.")
         n = self.keys.shape[0]
         shape = self.values.shape
         if self.values.ndim not in (1, 2) or shape[0] != n or 0 in shape:
-            raise ValueError(
-                f"values has shape {shape}; with {n} keys give ({n},) or ({n}, p), p >= 1."
-            )
+            raise ValueError(f"values has shape {shape}; with {n} keys give ({n},) or ({n}, p), p >= 1.")
         if self.log_weights.shape != (n,):
-            raise ValueError(
-                f"log_weights has shape {self.log_weights.shape}; with {n} keys give ({n},)."
-            )
+            raise ValueError(f"log_weights has shape {self.log_weights.shape}; with {n} keys give ({n},).")
         for name, array in (("keys", self.keys), ("values", self.values)):
             known = concrete(array)
             if known is not None and not np.isfinite(known).all():

@@ -67,9 +67,7 @@ def search_lower(
         if start >= 2:
             free[i] = 0.3 * scales[2, i] * rng.normal(size=(n, m))
     rates = np.take(RATES, starts % len(RATES))
-    result = descend(
-        Pencil(), matrix, (left, right, free), inverse, tuple(scales), mask, rates, steps, dtype
-    )
+    result = descend(Pencil(), matrix, (left, right, free), inverse, tuple(scales), mask, rates, steps, dtype)
     witnesses = []
     for i, rank in enumerate(ranks):
         l0, r0, z0 = (np.asarray(x[i], np.float64) for x in result.params)

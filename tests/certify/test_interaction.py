@@ -127,9 +127,7 @@ def test_two_point_rows_are_sharp():
     attention = np.array([[1, np.exp(half)]]) / (1 + np.exp(half))
     empty = {"left": np.zeros((1, 0)), "right": np.zeros((2, 0))}
     witness = empty | {"column_gauge": np.array([half, 0.0])}  # the mirror image
-    verdict = Certificate(
-        "tau", {"rank": 0, "tau": 1.0}, witness, {"attention": attention}
-    ).verify()
+    verdict = Certificate("tau", {"rank": 0, "tau": 1.0}, witness, {"attention": attention}).verify()
     assert verdict.bound == pytest.approx(np.abs(attention - attention[:, ::-1]).sum(), abs=1e-12)
 
 
