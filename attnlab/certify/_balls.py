@@ -6,8 +6,11 @@ with or without fused multiply-add (Higham, "Accuracy and Stability of Numerical
 ``ArbBalls`` holds python-flint ``arb_mat`` and is the slower audit path. Both enclose the exact result.
 """
 
+import abc
 import math
 from dataclasses import dataclass
+
+from typing import Any
 
 import flint
 import numpy as np
@@ -36,8 +39,49 @@ def down(x: float) -> float:
     return math.nextafter(x, -math.inf)
 
 
+class Balls(abc.ABC):
+    """A matrix known entrywise up to a radius; both operands of a product use the same arithmetic."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def exact(matrix: np.ndarray) -> "Balls":
+        """Float64 numbers taken as exact."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    @abc.abstractmethod
+    def transposed(self) -> Any:
+        """The transposed matrix."""
+
+    @abc.abstractmethod
+    def __matmul__(self, other: Any) -> Any: ...
+
+    @abc.abstractmethod
+    def __sub__(self, other: Any) -> Any: ...
+
+    @abc.abstractmethod
+    def scale_rows(self, factors: np.ndarray) -> Any:
+        """Multiply row i by the exact number ``factors[i]``."""
+
+    @abc.abstractmethod
+    def row_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds on sum_j |x_ij| for each row i."""
+
+    @abc.abstractmethod
+    def entry_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entrywise lower and upper bounds."""
+
+    def norm(self) -> float:
+        """An upper bound on the l_inf -> l_inf operator norm (largest absolute row sum)."""
+        return float(self.row_sums()[1].max())
+
+
 @dataclass(frozen=True, eq=False)
-class FloatBalls:
+class FloatBalls(Balls):
     """A float64 matrix ``mid`` with entrywise radius ``rad``."""
 
     mid: np.ndarray
@@ -46,6 +90,11 @@ class FloatBalls:
     @staticmethod
     def exact(matrix: np.ndarray) -> "FloatBalls":
         return FloatBalls(matrix, np.zeros_like(matrix))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, cols = self.mid.shape
+        return rows, cols
 
     def __matmul__(self, other: "FloatBalls") -> "FloatBalls":
         a, b = np.abs(self.mid), np.abs(other.mid)
@@ -62,7 +111,6 @@ class FloatBalls:
         return FloatBalls(mid, (self.rad + other.rad + 2 * UNIT * np.abs(mid)) * INFLATE + TINY)
 
     def scale_rows(self, factors: np.ndarray) -> "FloatBalls":
-        """Multiply row i by the exact number ``factors[i]``."""
         mid = factors[:, None] * self.mid
         rad = np.abs(factors)[:, None] * self.rad + 2 * UNIT * np.abs(mid)
         return FloatBalls(mid, rad * INFLATE + TINY)
@@ -72,7 +120,6 @@ class FloatBalls:
         return FloatBalls(self.mid.T, self.rad.T)
 
     def row_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds on sum_j |x_ij| for each row i."""
         n = self.mid.shape[1]
         absolute = np.abs(self.mid)
         slack = gamma(n + 2) * absolute.sum(1)
@@ -81,7 +128,6 @@ class FloatBalls:
         return np.maximum(lower, 0), upper
 
     def entry_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Entrywise lower and upper bounds."""
         pad = self.rad + 2 * UNIT * (np.abs(self.mid) + self.rad) + TINY
         return self.mid - pad, self.mid + pad
 
@@ -92,7 +138,7 @@ def _sum_factor(n: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class ArbBalls:
+class ArbBalls(Balls):
     """An ``arb_mat`` at 128 bits."""
 
     mat: flint.arb_mat
@@ -102,6 +148,10 @@ class ArbBalls:
         rows, cols = matrix.shape
         return ArbBalls(flint.arb_mat(rows, cols, [flint.arb(float(x)) for x in matrix.ravel()]))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.mat.nrows(), self.mat.ncols()
+
     def __matmul__(self, other: "ArbBalls") -> "ArbBalls":
         return ArbBalls(self.mat * other.mat)
 
@@ -109,7 +159,7 @@ class ArbBalls:
         return ArbBalls(self.mat - other.mat)
 
     def scale_rows(self, factors: np.ndarray) -> "ArbBalls":
-        rows, cols = self.mat.nrows(), self.mat.ncols()
+        rows, cols = self.shape
         scaled = [self.mat[i, j] * flint.arb(float(factors[i])) for i in range(rows) for j in range(cols)]
         return ArbBalls(flint.arb_mat(rows, cols, scaled))
 
@@ -118,7 +168,7 @@ class ArbBalls:
         return ArbBalls(self.mat.transpose())
 
     def row_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        rows, cols = self.mat.nrows(), self.mat.ncols()
+        rows, cols = self.shape
         sums = [sum((abs(self.mat[i, j]) for j in range(cols)), flint.arb(0)) for i in range(rows)]
         return (
             np.array([max(down(float(x.lower())), 0.0) for x in sums]),
@@ -126,11 +176,9 @@ class ArbBalls:
         )
 
     def entry_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        rows, cols = self.mat.nrows(), self.mat.ncols()
+        rows, cols = self.shape
         entries = [self.mat[i, j] for i in range(rows) for j in range(cols)]
         lower = np.array([down(float(x.lower())) for x in entries]).reshape(rows, cols)
         upper = np.array([up(float(x.upper())) for x in entries]).reshape(rows, cols)
         return lower, upper
 
-
-Balls = FloatBalls | ArbBalls

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._balls import ARB_BITS, UNIT, ArbBalls, FloatBalls, down, gamma, up
 from ._errors import InvalidWitness
-from ._rank import norm, real
+from ._rank import real
 from ._subject import check_attention, check_logits
 from ._verdict import Verdict
 
@@ -192,7 +192,7 @@ def _half(z: FloatBalls, f: np.ndarray, weights: np.ndarray) -> tuple[FloatBalls
     """S F and a bound on ||F' S F||, S = z' diag(w) z."""
     white = z @ FloatBalls.exact(f)
     weighted = white.scale_rows(weights)
-    return z.transposed @ weighted, norm(white.transposed @ weighted)
+    return z.transposed @ weighted, (white.transposed @ weighted).norm()
 
 
 def _residual(

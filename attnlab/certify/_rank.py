@@ -22,9 +22,11 @@ def check_upper(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
     with arb_precision():
         exact = ArbBalls.exact if arb else FloatBalls.exact
         a = matrix_of(subject, arb)
-        m, n = shape(a)
+        m, n = a.shape
         if rank == 0:
             bound = 1.0  # B = 0, and the rows of A sum to 1 exactly
+        elif rank >= min(m, n):
+            bound = 0.0  # B = A
         else:
             u, w = real(witness, "U", (m, rank)), real(witness, "W", (rank, n))
             bound = float((a - exact(u) @ exact(w)).row_sums()[1].max())
@@ -56,7 +58,7 @@ def check_lower(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
 
 def _bernstein(a: Balls, rank: int, witness: Named, arb: bool) -> float:
     exact = ArbBalls.exact if arb else FloatBalls.exact
-    m, n = shape(a)
+    m, n = a.shape
     s = rank + 1
     r_mid = real(witness, "R", (n, s))
     if "C" in witness:
@@ -65,14 +67,14 @@ def _bernstein(a: Balls, rank: int, witness: Named, arb: bool) -> float:
         left = real(witness, "L", (s, m))
         c_mid = r_mid @ _inverse(left @ mid(a) @ r_mid) @ left
     r, c = exact(r_mid), exact(c_mid)
-    e_norm = norm(r - c @ (a @ r))
+    e_norm = (r - c @ (a @ r)).norm()
     x_mid = _inverse(r_mid.T @ r_mid) @ r_mid.T
     x = exact(x_mid)
-    d_norm = norm(exact(np.eye(s)) - x @ r)
-    c_norm = norm(c)
+    d_norm = (exact(np.eye(s)) - x @ r).norm()
+    c_norm = c.norm()
     if not (d_norm < 0.5 and c_norm > 0 and np.isfinite(c_norm)):
         raise InvalidWitness("R is not safely of full column rank.")
-    loss = e_norm * norm(x) / (1 - d_norm) * (1 + 1e-12)
+    loss = e_norm * x.norm() / (1 - d_norm) * (1 + 1e-12)
     return down(down((1 - loss) * (1 - 1e-15)) / c_norm * (1 - 1e-15))
 
 
@@ -89,7 +91,7 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
     with arb_precision():
         exact = ArbBalls.exact if arb else FloatBalls.exact
         a = matrix_of(subject, arb)
-        m, n = shape(a)
+        m, n = a.shape
         r_mid = real(witness, "R", (n, None))
         s = r_mid.shape[1]
         if s <= rank:
@@ -102,7 +104,7 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
         if not p_sum > 0:
             raise InvalidWitness("P has a row of zeros.")
         x = exact(_inverse(r_mid.T @ r_mid) @ r_mid.T)
-        if not norm(exact(np.eye(s)) - x @ exact(r_mid)) < 0.5:
+        if not (exact(np.eye(s)) - x @ exact(r_mid)).norm() < 0.5:
             raise InvalidWitness("R is not safely of full column rank.")
         t = error * error
         ar = a @ exact(r_mid)
@@ -132,9 +134,9 @@ def _smallest_sum(x: Balls, count: int, exact: Any) -> float:
     middle = mid(x)
     values, vectors = np.linalg.eigh((middle + middle.T) / 2)
     v = exact(vectors)
-    d = norm(exact(np.eye(len(values))) - v.transposed @ v)
+    d = (exact(np.eye(len(values))) - v.transposed @ v).norm()
     f = x - v.scale_rows(np.ones(len(values))) @ v.transposed.scale_rows(values)
-    f_norm = max(norm(f), norm(f.transposed))
+    f_norm = max(f.norm(), f.transposed.norm())
     smallest = values[:count]
     return float(smallest.sum() - count * f_norm - d * np.abs(smallest).sum() * 2 - 1e-300) - abs(
         float(smallest.sum())
@@ -178,22 +180,12 @@ def real(witness: Named, name: str, expected: tuple[int | None, ...]) -> np.ndar
     return array
 
 
-def shape(x: Balls) -> tuple[int, int]:
-    """Rows and columns."""
-    return x.mid.shape if isinstance(x, FloatBalls) else (x.mat.nrows(), x.mat.ncols())  # pyright: ignore[reportReturnType]
-
-
 def mid(x: Balls) -> np.ndarray:
     """Float64 midpoints; used only to propose, never to prove."""
     if isinstance(x, FloatBalls):
         return x.mid
     lower, upper = x.entry_bounds()
     return (lower + upper) / 2
-
-
-def norm(x: Balls) -> float:
-    """An upper bound on the l_inf -> l_inf operator norm (largest absolute row sum)."""
-    return float(x.row_sums()[1].max())
 
 
 def _inverse(matrix: np.ndarray) -> np.ndarray:

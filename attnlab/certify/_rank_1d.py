@@ -23,7 +23,7 @@ import numpy as np
 
 from ._balls import UNIT, ArbBalls, Balls, FloatBalls, down
 from ._errors import InvalidWitness
-from ._rank import claimed, lower_verdict, norm, real, shape
+from ._rank import claimed, lower_verdict, real
 from ._subject import arb_precision, matrix_of, normalise_arb, softmax
 from ._verdict import Verdict
 
@@ -38,7 +38,7 @@ def check_lower_1d(
     rank, error = claimed(claim)
     with arb_precision():
         a = matrix_of(subject, arb)
-        m, n = shape(a)
+        m, n = a.shape
         q, k, b = real(witness, "q", (m,)), real(witness, "k", (n,)), real(witness, "b", (n,))
         h, rows = real(witness, "h", (n,)), real(witness, "rows", (rank + 1,))
         if np.abs(h).max() > 1:
@@ -59,7 +59,7 @@ def check_lower_1d(
         signs = signs * (1 if lower[index[0], 0] + upper[index[0], 0] >= 0 else -1)
         values = np.where(signs > 0, lower[index, 0], -upper[index, 0])
         delta = float(values.min())
-        gap = norm(a - model)
+        gap = (a - model).norm()
         bound = max(down(down(delta - gap) * (1 - 1e-15)), 0.0)
     return lower_verdict(rank, error, bound)
 

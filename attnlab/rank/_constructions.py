@@ -1,0 +1,50 @@
+"""Low-rank approximations that stand on their own: factors U (m, k), W (k, N) of explicit form."""
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+
+def truncated_svd(matrix: ArrayLike, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best rank-k approximation in l2, which is what people use today.
+
+    >>> u, w = truncated_svd(np.eye(3), 3)
+    >>> bool(np.allclose(u @ w, np.eye(3)))
+    True
+    """
+    u, s, vt = np.linalg.svd(np.asarray(matrix, np.float64), full_matrices=False)
+    return u[:, :rank] * s[:rank], vt[:rank]
+
+
+def row_cover(matrix: ArrayLike, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every row replaced by the nearest (l1) of k chosen rows, chosen farthest first (k-centre).
+
+    The largest row error is at most twice that of the best k centres (Gonzalez, 1985).
+
+    >>> u, w = row_cover(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), 2)
+    >>> w.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    a = np.asarray(matrix, np.float64)
+    centres, nearest = [0], np.zeros(len(a), int)
+    distance = np.abs(a - a[0]).sum(1)
+    while len(centres) < rank:
+        centres.append(int(distance.argmax()))
+        fresh = np.abs(a - a[centres[-1]]).sum(1)
+        nearest = np.where(fresh < distance, len(centres) - 1, nearest)
+        distance = np.minimum(distance, fresh)
+    return np.eye(len(centres))[nearest], a[centres]
+
+
+def cross(matrix: ArrayLike, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """A cross (CUR) approximation: k pivoted columns, k pivoted rows, and the least-squares middle.
+
+    >>> u, w = cross(np.ones((3, 3)) / 3, 1)
+    >>> bool(np.allclose(u @ w, 1 / 3))
+    True
+    """
+    a = np.asarray(matrix, np.float64)
+    columns = scipy.linalg.qr(a, pivoting=True, mode="r")[-1][:rank]
+    rows = scipy.linalg.qr(a.T, pivoting=True, mode="r")[-1][:rank]
+    middle = np.linalg.pinv(a[:, columns]) @ a @ np.linalg.pinv(a[rows])
+    return a[:, columns] @ middle, a[rows]
