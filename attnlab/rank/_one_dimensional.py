@@ -33,13 +33,15 @@ class Line:
         """
         rows, columns = np.argsort(self.q, kind="stable"), np.argsort(self.k, kind="stable")
         a = self.matrix[np.ix_(rows, columns)]
-        knots = _least_oscillation(a, rank)
-        h_sorted = _averages(knots, a.shape[1])
-        image = a @ h_sorted
-        h = np.empty(len(columns))
-        h[columns] = h_sorted
-        lower = {"q": self.q, "k": self.k, "b": self.b, "h": h, "rows": rows[_alternation(image, rank)]}
-        factors = _interpolant(a, knots, image, rank)
+        cells = a.shape[1]
+        least = _least_oscillation(a, rank)
+        most = least
+        if not _equioscillates(a @ _averages(least, cells), rank):
+            most = _most_alternation(a, rank, least)
+        image, h = a @ _averages(most, cells), np.empty(cells)
+        h[columns] = _averages(most, cells)
+        lower = {"q": self.q, "k": self.k, "b": self.b, "h": h, "rows": rows[_alternating(image, rank)[1]]}
+        factors = _interpolant(a, least, a @ _averages(least, cells), rank)
         if factors is None:
             return lower, None
         left, right = np.empty_like(factors[0]), np.empty_like(factors[1])
@@ -100,58 +102,97 @@ def _starts(a: np.ndarray, rank: int) -> Iterator[np.ndarray]:
 
 
 def _equioscillates(image: np.ndarray, rank: int) -> bool:
-    rows = _alternation(image, rank)
-    signs = np.sign(image[rows])
-    return bool(
-        (signs[1:] != signs[:-1]).all() and np.abs(image[rows]).min() >= np.abs(image).max() * (1 - 1e-6)
-    )
+    return _alternating(image, rank)[0] >= np.abs(image).max() * (1 - 1e-6)
 
 
 def _descend_knots(a: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, float]:
-    """Sequential linear programming: A h is piecewise linear in the knots."""
-    (m, cells), rank = a.shape, len(knots)
-    value = float(np.abs(a @ _averages(knots, cells)).max())
-    radius = cells / (2.0 * rank)
+    """Minimise max_i |(A h)_i| over the knots: A h is piecewise linear in them."""
+
+    def worst(knots: np.ndarray) -> float:
+        return float(np.abs(a @ _averages(knots, a.shape[1])).max())
+
+    def programme(image: np.ndarray, slope: np.ndarray):
+        return np.vstack([slope, -slope]), np.concatenate([image, -image])
+
+    return _sequential(a, knots, worst, programme)
+
+
+def _most_alternation(a: np.ndarray, rank: int, least: np.ndarray) -> np.ndarray:
+    """Knots that maximise the smallest of rank + 1 alternating values of A h.
+
+    The minimum of max |A h| is not unique when A nearly splits into blocks, and then need not
+    alternate; its value is still attained by some step vector that does.
+    """
+
+    def worst(knots: np.ndarray) -> float:
+        return -_alternating(a @ _averages(knots, a.shape[1]), rank)[0]
+
+    def programme(image: np.ndarray, slope: np.ndarray):
+        _, rows, signs = _alternating(image, rank)
+        return -signs[:, None] * slope[rows], -signs * image[rows]
+
+    target = float(np.abs(a @ _averages(least, a.shape[1])).max())
+    found = [(worst(least), tuple(least))]
+    for start in _starts(a, rank):
+        knots, value = _sequential(a, start, worst, programme)
+        found.append((value, tuple(knots)))
+        if -value >= target * (1 - 1e-6):
+            break
+    return np.array(min(found)[1])
+
+
+def _sequential(a, knots, worst, programme) -> tuple[np.ndarray, float]:
+    """Minimise ``worst(knots)`` by linear programmes within a step radius that adapts.
+
+    ``programme(image, slope)`` gives G, c such that max(G d + c) models ``worst`` after a step d.
+    """
+    cells, rank = a.shape[1], len(knots)
+    value, radius = worst(knots), cells / (2.0 * rank)
+    unit = float(np.abs(a @ _averages(knots, cells)).max())  # so that solver tolerances are relative
     signs = (-1.0) ** np.arange(rank)
     ordered = np.zeros((rank - 1, rank + 1))
     for t in range(rank - 1):
         ordered[t, t], ordered[t, t + 1] = 1, -1
-    peak = -np.ones((m, 1))
     for _ in range(STEPS):
-        image = a @ _averages(knots, cells)
         slope = 2 * signs * a[:, np.minimum(knots.astype(int), cells - 1)]
-        system = np.vstack([np.hstack([slope, peak]), np.hstack([-slope, peak]), ordered])
-        # In units of the current value, so that solver tolerances are relative.
-        limits = np.concatenate([-image / value, image / value, np.diff(knots)])
-        system[: 2 * m, :rank] /= value
+        model, offset = programme(a @ _averages(knots, cells), slope)
+        system = np.vstack([np.hstack([model / unit, -np.ones((len(model), 1))]), ordered])
+        limits = np.concatenate([-offset / unit, np.diff(knots)])
         low, high = np.maximum(-radius, -knots), np.minimum(radius, cells - knots)
-        bounds = [*zip(low, high, strict=True), (0, None)]
+        bounds = [*zip(low, high, strict=True), (None, None)]
         answer = linprog(np.eye(rank + 1)[-1], A_ub=system, b_ub=limits, bounds=bounds, method="highs")
         if answer.status != 0:
             break
         moved = np.clip(np.maximum.accumulate(knots + answer.x[:rank]), 0, cells)
-        reached = float(np.abs(a @ _averages(moved, cells)).max())
-        predicted = 1 - answer.x[-1]
-        gain = 1 - reached / value
+        reached = worst(moved)
+        gain, predicted = value - reached, value - unit * answer.x[-1]
         if gain > 0:
             knots, value = moved, reached
         if gain < 0.25 * predicted:
             radius *= 0.3
         elif gain > 0.75 * predicted:
             radius *= 2
-        if predicted <= 1e-10 or radius < 1e-13 * cells:
+        if predicted <= 1e-10 * unit or radius < 1e-13 * cells:
             break
     return knots, value
 
 
-def _alternation(image: np.ndarray, rank: int) -> np.ndarray:
-    """The rank + 1 rows, alternating in the sign of ``image``, with the largest least magnitude."""
+def _alternating(image: np.ndarray, rank: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Least value, rows and signs of the best rank + 1 rows with alternating signs.
+
+    With too few changes of sign, the next best is to demand an alternation that is not there: rows
+    spread evenly, and a negative value.
+    """
     runs = np.split(np.arange(len(image)), np.flatnonzero(np.diff(image >= 0)) + 1)
     peaks = np.array([run[np.abs(image[run]).argmax()] for run in runs])
-    if len(peaks) <= rank:  # not enough alternations: any rows; the checker will prove little
-        return np.linspace(0, len(image) - 1, rank + 1).astype(int)
-    windows = [peaks[i : i + rank + 1] for i in range(len(peaks) - rank)]
-    return max(windows, key=lambda rows: np.abs(image[rows]).min())
+    if len(peaks) > rank:
+        windows = [peaks[i : i + rank + 1] for i in range(len(peaks) - rank)]
+        rows = max(windows, key=lambda rows: np.abs(image[rows]).min())
+        signs = np.where(image[rows] >= 0, 1.0, -1.0)
+    else:
+        rows = np.linspace(0, len(image) - 1, rank + 1).astype(int)
+        signs = (-1.0) ** np.arange(rank + 1) * (1.0 if image[0] >= 0 else -1.0)
+    return float((signs * image[rows]).min()), rows, signs
 
 
 def _interpolant(a, knots, image, rank):
