@@ -1,1 +1,25 @@
+"""Approximate rank of attention: certified error profiles and rank brackets."""
 
+from ._attention import attention as attention
+from ._bracket import bracket as bracket
+from ._bracket import brackets as brackets
+from ._constructions import cross as cross
+from ._constructions import row_cover as row_cover
+from ._constructions import truncated_svd as truncated_svd
+from ._profile import ErrorProfile as ErrorProfile
+from ._profile import RankBracket as RankBracket
+from ._profile import error_profile as error_profile
+from ._target import Logits as Logits
+
+__all__ = [
+    "ErrorProfile",
+    "Logits",
+    "RankBracket",
+    "attention",
+    "bracket",
+    "brackets",
+    "cross",
+    "error_profile",
+    "row_cover",
+    "truncated_svd",
+]

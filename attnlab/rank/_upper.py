@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.optimize import linprog
 
 from ._descend import Problem, descend, smooth_max_row_sum
 
@@ -46,3 +47,28 @@ def search_upper(
         tuple(np.asarray(x, np.float64) for x in (result.params[0][i, :, :rank], result.params[1][i, :rank]))
         for i, rank in enumerate(ranks)
     ]  # pyright: ignore[reportReturnType]
+
+
+def polish_upper(matrix: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """For fixed W the best rows of U: each is an l1 regression (an LP), solved worst row first.
+
+    It stops as soon as the worst row is one already solved.
+    """
+    left = left.copy()
+    k, n = right.shape
+    eye = np.eye(n)
+    system = np.hstack([right.T, -right.T, eye, -eye])
+    cost = np.concatenate([np.zeros(2 * k), np.ones(2 * n)])
+    solved = np.zeros(len(matrix), bool)
+    for _ in range(len(matrix)):
+        errors = np.abs(matrix - left @ right).sum(1)
+        i = int(errors.argmax())
+        if solved[i]:
+            break
+        solved[i] = True
+        answer = linprog(cost, A_eq=system, b_eq=matrix[i], bounds=(0, None), method="highs")
+        if answer.status == 0:
+            row = answer.x[:k] - answer.x[k : 2 * k]
+            if np.abs(matrix[i] - row @ right).sum() < errors[i]:
+                left[i] = row
+    return left

@@ -1,0 +1,147 @@
+"""The tightest bracket on r_eps: search is spent only on ranks that can still move an end."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._descend import LANES
+from ._effort import effort_named
+from ._explorer import Explorer, seed_of
+from ._profile import RankBracket, check_eps, profile_of
+from ._target import Logits, target
+
+
+def bracket(A: ArrayLike | Logits, eps: float, *, key: Any = None, effort: str = "normal") -> RankBracket:
+    """Certified bracket on r_eps(A), the least rank within eps of A in every row (l1).
+
+    Arguments:
+        A: (m, N) row-stochastic matrix, or ``Logits``.
+        eps: tolerance, 0 < eps < 2.
+        key: PRNG key (or int) of the random starts.
+        effort: "fast", "normal" or "thorough".
+
+    Raises:
+        ValueError: invalid A, eps or effort.
+
+    >>> bracket(np.eye(8), 0.99, effort="fast")
+    RankBracket(r_0.99 = 8, certified)
+    """
+    return brackets(A, [eps], key=key, effort=effort)[0]
+
+
+def brackets(
+    A: ArrayLike | Logits, eps: Sequence[float], *, key: Any = None, effort: str = "normal"
+) -> list[RankBracket]:
+    """``bracket`` for several tolerances at once, sharing the search.
+
+    >>> [b.upper for b in brackets(np.ones((4, 4)) / 4, [0.1, 1.5], effort="fast")]
+    [1, 0]
+    """
+    wanted = [check_eps(e) for e in eps]
+    if not wanted:
+        raise ValueError("eps is empty: give at least one tolerance.")
+    explorer = Explorer(target(A), effort_named(effort), seed_of(key))
+    inner = [e for e in wanted if e < 1]
+    if explorer.line is not None:
+        for e in inner:
+            _bisect_line(explorer, e)
+    _locate(explorer, [e for e in inner if not _closed(explorer, e)])
+    _lower_ends(explorer, inner)
+    ranks = sorted({0, min(explorer.target.full.shape), *explorer.lower, *explorer.upper})
+    profile = profile_of(explorer, ranks)
+    return [profile.bracket(e) for e in wanted]
+
+
+def _least_upper(explorer: Explorer, eps: float) -> int:
+    return min(k for k, c in explorer.upper.items() if c.claim["error"] <= eps)
+
+
+def _greatest_lower(explorer: Explorer, eps: float) -> int:
+    """The proved lower end of r_eps."""
+    return max((k + 1 for k, c in explorer.lower.items() if c.claim["error"] > eps), default=0)
+
+
+def _closed(explorer: Explorer, eps: float) -> bool:
+    return _greatest_lower(explorer, eps) >= _least_upper(explorer, eps)
+
+
+def _bisect_line(explorer: Explorer, eps: float) -> None:
+    low, high = 0, explorer.full_rank
+    explorer.construct([high])
+    while high - low > 1:
+        middle = (low + high) // 2
+        explorer.solve_line([middle])
+        if explorer.lower_bound(middle) > eps:
+            low = middle
+        else:
+            high = middle
+
+
+def _locate(explorer: Explorer, tolerances: list[float]) -> None:
+    """Find the least rank whose factors reach each eps: coarse lanes first, then long ones around it."""
+    if not tolerances:
+        return
+    low, high = explorer.screen()
+    full = explorer.full_rank
+    explorer.construct([full])
+    # a_{k+1} <= eps is impossible for k < start and certain for k = end.
+    start = {e: int(np.argmax(low <= e)) for e in tolerances}
+    end = {e: int(np.argmax(high <= e)) for e in tolerances}
+    explorer.construct({end[e] for e in tolerances})
+    share = max(LANES // len(tolerances), 2)
+    coarse = max(explorer.effort.upper_steps // 4, 200)
+    for _ in range(4):
+        ranks: list[int] = []
+        for e in tolerances:
+            gap = np.arange(start[e], end[e])
+            if len(gap):
+                ranks += sorted(set(gap[np.linspace(0, len(gap) - 1, share).astype(int)].tolist()))
+        ranks = [k for k in sorted(set(ranks)) if k not in explorer.upper]
+        if not ranks:
+            break
+        explorer.search_upper(ranks, np.zeros(len(ranks)), coarse)
+        for e in tolerances:
+            end[e] = _least_upper(explorer, e)
+            short = [k for k in explorer.upper if k < end[e] and explorer.upper[k].claim["error"] > e]
+            start[e] = max(start[e], max(short, default=0) + 1)
+    # Long lanes at the last ranks that failed: they decide whether the upper end moves down.
+    for _ in range(2):
+        lanes = [
+            (k, start)
+            for e in tolerances
+            for k in (_least_upper(explorer, e) - 1, _least_upper(explorer, e) - 2)
+            for start in range(explorer.effort.starts // 2)
+            if k > 0 and explorer.upper_bound(k) < 1.15 * e
+        ]
+        before = [_least_upper(explorer, e) for e in tolerances]
+        if lanes:
+            explorer.search_upper(*zip(*lanes, strict=True), explorer.effort.upper_steps)
+        if before == [_least_upper(explorer, e) for e in tolerances]:
+            break
+
+
+def _lower_ends(explorer: Explorer, tolerances: list[float]) -> None:
+    """Push the lower ends up: first around the upper ends, then around what was reached."""
+    starts = explorer.effort.starts
+    for attempt in range(3):
+        lanes: set[tuple[int, int]] = set()
+        for e in tolerances:
+            bottom, top = _greatest_lower(explorer, e), _least_upper(explorer, e)
+            if bottom >= top:
+                continue
+            # Rank k proves r_eps >= k + 1: candidates are k = bottom .. top - 1.
+            if attempt == 0:
+                ranks = {top - 1, top - 2, (3 * top + bottom) // 4, (top + bottom) // 2}
+            else:
+                ranks = {bottom, bottom + 1, bottom + 2}
+            ranks = {k for k in ranks if bottom <= k < top}
+            first = starts * attempt // 2
+            lanes |= {(k, s) for k in ranks for s in range(first, first + max(starts // 2, 2))}
+        if not lanes:
+            break
+        before = [_greatest_lower(explorer, e) for e in tolerances]
+        explorer.search_lower(*zip(*sorted(lanes), strict=True), explorer.effort.lower_steps)
+        if attempt and before == [_greatest_lower(explorer, e) for e in tolerances]:
+            break
