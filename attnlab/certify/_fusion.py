@@ -123,21 +123,29 @@ def add(parts: Sequence[Ratio]) -> Ratio:
     return Ratio(numerators, a.denominator * b.denominator)
 
 
+def block_items(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Blocks as data for JSON."""
+    return [
+        {
+            "heads": list(b.heads),
+            "numerators": [_terms(n) for n in b.ratio.numerators],
+            "denominator": _terms(b.ratio.denominator),
+        }
+        for b in blocks
+    ]
+
+
 def encode_blocks(blocks: Sequence[Block]) -> np.ndarray:
     """Blocks as JSON text."""
-    return text(
-        [
-            {
-                "heads": list(b.heads),
-                "numerators": [_terms(n) for n in b.ratio.numerators],
-                "denominator": _terms(b.ratio.denominator),
-            }
-            for b in blocks
-        ]
-    )
+    return text(block_items(blocks))
 
 
 def decode_blocks(array: np.ndarray, heads: Sequence[Ratio]) -> list[Block]:
+    """The blocks in a JSON text array, checked as by ``checked_blocks``."""
+    return checked_blocks(untext(array), heads)
+
+
+def checked_blocks(items: Any, heads: Sequence[Ratio]) -> list[Block]:
     """The blocks of a certificate, after checking that each one equals the sum of its heads.
 
     The blocks must partition the heads, and numerator * product = denominator * (sum over the
@@ -152,7 +160,7 @@ def decode_blocks(array: np.ndarray, heads: Sequence[Ratio]) -> list[Block]:
                 _poly(ctx, item["denominator"]),
             ),
         )
-        for item in untext(array)
+        for item in items
     ]
     if sorted(h for b in blocks for h in b.heads) != list(range(len(heads))):
         raise InvalidWitness("The blocks do not contain every head exactly once.")

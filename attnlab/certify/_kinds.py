@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _fusion_upper, _interaction, _rank, _rank_1d
+from . import _fusion_lower, _fusion_upper, _interaction, _rank, _rank_1d
 from ._errors import CertificateError
 from ._verdict import Verdict
 
@@ -22,6 +22,7 @@ CHECKERS: dict[str, Checker] = {
     "rank-upper": _rank.check_upper,
     "factor-radius": _interaction.check_radius,
     "tau": _interaction.check_tau,
+    "fusion-lower": _fusion_lower.check_lower,
     "fusion-upper": _fusion_upper.check_upper,
 }
 

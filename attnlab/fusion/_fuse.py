@@ -1,0 +1,239 @@
+"""From heads to a certified bracket on the number of atoms of a single equal head."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ..certify import Certificate, Verdict
+from ..certify._fusion import (
+    Block,
+    HeadData,
+    Ratio,
+    add,
+    context,
+    encode_blocks,
+    encode_heads,
+    text,
+    value_scale,
+)
+from ..certify._fusion_lower import terms
+from ._exact import ExactHead
+from ._lower import PartBound, vertex_bound
+from ._parts import Part, split
+from ._upper import LARGEST, best_multiple, plain_product
+
+
+@dataclass(frozen=True)
+class FusionCertificate:
+    """Both ends of a bracket: ``lower`` (kind fusion-lower) and ``upper`` (kind fusion-upper)."""
+
+    lower: Certificate
+    upper: Certificate
+
+    def verify(self) -> Verdict:
+        """Recheck both ends in integers; the statement and the bound are those of the first that fails."""
+        lower, upper = self.lower.verify(), self.upper.verify()
+        for verdict in (lower, upper):
+            if not verdict.holds:
+                return verdict
+        statement = f"{lower.statement} {upper.statement}"
+        return Verdict(True, statement, lower.bound, min(lower.margin, upper.margin))
+
+    def save(self, directory: str | os.PathLike[str]) -> tuple[Path, Path]:
+        """Write ``fusion-lower.npz`` and ``fusion-upper.npz`` into a folder, made if needed."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        paths = directory / "fusion-lower.npz", directory / "fusion-upper.npz"
+        self.lower.save(paths[0])
+        self.upper.save(paths[1])
+        return paths
+
+
+@dataclass(frozen=True, repr=False)
+class Fusion:
+    """The least number of atoms of a single head equal to a sum of heads, as a certified bracket.
+
+    Attributes:
+        lower: no single head with fewer atoms equals the sum.
+        upper: atoms of ``head``.
+        head: a single head equal to the sum.
+        certificate: the proofs of both ends.
+        method: which bound gave ``lower``: vertices, radix, ray, exhaustive, or several joined by "+"
+            where the sum splits into independent parts.
+        terms: head-atom terms of the sum.
+        product: atoms of the plain product of the heads, equal keys merged.
+    """
+
+    lower: int
+    upper: int
+    head: ExactHead
+    certificate: FusionCertificate
+    method: str
+    terms: int
+    product: int
+
+    @property
+    def closed(self) -> bool:
+        """Whether both ends agree, so that the minimum is known."""
+        return self.lower == self.upper
+
+    def __repr__(self) -> str:
+        size = f"exactly {self.lower}" if self.closed else f"{self.lower} to {self.upper}"
+        return f"Fusion({size} atoms by {self.method}; {self.terms} terms, plain product {self.product})"
+
+
+def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60) -> Fusion:
+    """The single head equal to a sum of heads, and a certified bracket on the atoms any such head needs.
+
+    W = P/Q in lowest terms; every single head equal to W has the denominator Q G for some polynomial
+    G, so the Newton polytope of Q and its zeros bound the number of atoms from below [M], and every G
+    for which Q G has no negative coefficient and its support contains that of P G gives a head.
+
+    Arguments:
+        heads: ``ExactHead`` objects of one dimension, one value shape and one basis.
+        time_limit: seconds after which the searches stop with the best found.
+
+    Raises:
+        ValueError: no heads, heads that do not fit together, or a product too large to write out.
+
+    [M] Matsuda, "Exact Fusion of Softmax Attention Heads Can Require Exponentially Many Atoms", 2026.
+
+    >>> from attnlab.fusion import exact_sigmoid_sum
+    >>> fuse(exact_sigmoid_sum(3))
+    Fusion(exactly 8 atoms by vertices; 6 terms, plain product 8)
+    """
+    heads = checked_heads(heads)
+    deadline = time.monotonic() + _seconds(time_limit)
+    data = [h.data() for h in heads]
+    _refuse_huge(data)
+    scale = value_scale(data)
+    parts = split(data, scale)
+    uppers = [best_multiple(part) for part in parts]
+    lowers = [vertex_bound(part, deadline) for part in parts]
+    upper, head = _upper_certificate(heads, data, parts, uppers, scale)
+    certificate = FusionCertificate(_lower_certificate(data, lowers), upper)
+    low, high = certificate.lower.verify(), certificate.upper.verify()
+    for verdict in (low, high):
+        if not verdict.holds:
+            raise RuntimeError(f"attnlab found a fusion that its checker refuses: {verdict.statement}")
+    return Fusion(
+        lower=int(certificate.lower.claim["atoms"]),
+        upper=head.num_atoms,
+        head=head,
+        certificate=certificate,
+        method="+".join(sorted({b.method for b in lowers if b.atoms > 1} or {"vertices"})),
+        terms=sum(h.num_atoms for h in heads),
+        product=prod(map(plain_product, parts)),
+    )
+
+
+def checked_heads(heads: Any) -> list[ExactHead]:
+    """The heads as a list, after checking that they can be added.
+
+    Raises:
+        ValueError: with one sentence that names what does not fit.
+    """
+    if isinstance(heads, ExactHead):
+        heads = [heads]
+    if not isinstance(heads, Iterable) or isinstance(heads, str | bytes):
+        raise ValueError(f"heads must be a list of ExactHead, got {type(heads).__name__}.")
+    heads = list(heads)
+    if not heads:
+        raise ValueError("heads is empty; give at least one ExactHead.")
+    for i, head in enumerate(heads):
+        if not isinstance(head, ExactHead):
+            raise ValueError(
+                f"heads[{i}] is a {type(head).__name__}; give ExactHead objects (from_keys makes them)."
+            )
+        first = heads[0]
+        if len(head.exponents[0]) != len(first.exponents[0]):
+            raise ValueError(
+                f"heads[{i}] has {len(head.exponents[0])} variables but heads[0] has "
+                f"{len(first.exponents[0])}; make both with one call of from_keys, or pad with zeros."
+            )
+        if head.value_shape != first.value_shape:
+            raise ValueError(
+                f"heads[{i}] has value_shape {head.value_shape} but heads[0] has {first.value_shape}; "
+                "they must agree."
+            )
+        if head.basis != first.basis:
+            raise ValueError(f"heads[{i}] and heads[0] have different bases; make them with one call.")
+    return heads
+
+
+def _seconds(time_limit: Any) -> float:
+    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
+        raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}.")
+    return float(time_limit)
+
+
+def _refuse_huge(heads: Sequence[HeadData]) -> None:
+    """Refuse sums whose product can be too large to write out."""
+    product = prod(len(h.exponents) for h in heads)
+    reach = [
+        1
+        + sum(
+            max(column) - min(column)
+            for column in (  # all keys lie in this box of the lattice
+                [e[j] for e in h.exponents] for h in heads
+            )
+        )
+        for j in range(len(heads[0].exponents[0]))
+    ]
+    if min(product, prod(reach)) > LARGEST:
+        raise ValueError(
+            f"The product of these heads can have {min(product, prod(reach)):,} atoms, more than the "
+            f"{LARGEST:,} that fuse writes out; give fewer heads."
+        )
+
+
+def _lower_certificate(heads: Sequence[HeadData], bounds: Sequence[PartBound]) -> Certificate:
+    return Certificate(
+        kind="fusion-lower",
+        claim={"atoms": prod(b.atoms for b in bounds)},
+        witness={"parts": text([b.witness for b in bounds])},
+        subject={"heads": encode_heads(heads)},
+    )
+
+
+def _upper_certificate(
+    heads: Sequence[ExactHead],
+    data: Sequence[HeadData],
+    parts: Sequence[Part],
+    ratios: Sequence[Ratio],
+    scale: int,
+) -> tuple[Certificate, ExactHead]:
+    """The fused head and its certificate, back in the coordinates of the heads."""
+    blocks = [Block(part.heads, _in_keys(part, r)) for part, r in zip(parts, ratios, strict=True)]
+    total = add([b.ratio for b in blocks])
+    weights = terms(total.denominator)
+    sums = [terms(n) for n in total.numerators]
+    rows = [[Fraction(n.get(e, 0), w * scale) for n in sums] for e, w in weights.items()]
+    values = rows if heads[0].value_shape else [row[0] for row in rows]
+    fused = ExactHead(list(weights), list(weights.values()), values, heads[0].basis)
+    certificate = Certificate(
+        kind="fusion-upper",
+        claim={"atoms": fused.num_atoms},
+        witness={"head": encode_heads([fused.data()]), "blocks": encode_blocks(blocks)},
+        subject={"heads": encode_heads(data)},
+    )
+    return certificate, fused
+
+
+def _in_keys(part: Part, ratio: Ratio) -> Ratio:
+    """A ratio in lattice coordinates, rewritten in the coordinates of the keys."""
+    lattice = part.lattice
+    denominator = {lattice.key(c): x for c, x in terms(ratio.denominator).items()}
+    low = [min(column) for column in zip(*denominator, strict=True)]
+    ctx = context(len(low))
+
+    def moved(poly: dict[tuple[int, ...], int]) -> Any:
+        return ctx.from_dict({tuple(a - b for a, b in zip(e, low, strict=True)): x for e, x in poly.items()})
+
+    numerators = [{lattice.key(c): x for c, x in terms(n).items()} for n in ratio.numerators]
+    return Ratio(tuple(map(moved, numerators)), moved(denominator))
