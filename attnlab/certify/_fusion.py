@@ -8,6 +8,7 @@ library accepts no negative exponent.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -50,13 +51,13 @@ class Block:
 
 
 def encode_heads(heads: Sequence[HeadData]) -> np.ndarray:
-    """Heads as JSON text in a unicode array (integers of any size survive)."""
+    """Heads as JSON text in a unicode array (integers of any size survive, see ``whole``)."""
     return text(
         [
             {
-                "exponents": [list(e) for e in h.exponents],
-                "weights": [str(w) for w in h.weights],
-                "values": [[str(v) for v in row] for row in h.values],
+                "exponents": [[_number(i) for i in e] for e in h.exponents],
+                "weights": [_fraction_text(w) for w in h.weights],
+                "values": [[_fraction_text(v) for v in row] for row in h.values],
             }
             for h in heads
         ]
@@ -68,8 +69,8 @@ def decode_heads(array: np.ndarray) -> list[HeadData]:
     heads = [
         HeadData(
             tuple(_exponent(e) for e in head["exponents"]),
-            tuple(Fraction(w) for w in head["weights"]),
-            tuple(tuple(Fraction(v) for v in row) for row in head["values"]),
+            tuple(fraction(w) for w in head["weights"]),
+            tuple(tuple(fraction(v) for v in row) for row in head["values"]),
         )
         for head in untext(array)
     ]
@@ -183,24 +184,59 @@ def untext(array: np.ndarray) -> Any:
     """The data in a JSON text array."""
     if array.dtype.kind != "U" or array.shape != ():
         raise InvalidWitness("Exact data must be JSON in a single text entry.")
-    return json.loads(str(array[()]))
+    try:
+        return json.loads(str(array[()]))
+    except RecursionError:
+        raise InvalidWitness("The JSON of the witness is nested too deeply.") from None
+
+
+def whole(value: Any) -> int:
+    """An integer from JSON: a number, or hexadecimal text for those with thousands of digits.
+
+    (Python refuses to read or write very long decimal integers.)
+    """
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value, 16 if "x" in value else 10)
+    if type(value) is not int:
+        raise InvalidWitness(f"{str(value)[:40]!r} stands where an integer belongs.")
+    return value
+
+
+def fraction(value: Any) -> Fraction:
+    """A rational number from JSON text such as ``"-2/3"``."""
+    if not isinstance(value, str) or value.count("/") > 1:
+        raise InvalidWitness('Weights, values and points must be text such as "2/3".')
+    numerator, _, denominator = value.partition("/")
+    below = whole(denominator) if "/" in value else 1
+    if below <= 0:
+        raise InvalidWitness("A fraction has a denominator that is not positive.")
+    return Fraction(whole(numerator), below)
+
+
+_WHOLE = re.compile("-?(0x[0-9a-f]+|[0-9]{1,4000})")
+
+
+def _number(value: int) -> int | str:
+    return int(value) if value.bit_length() < 10_000 else hex(value)
+
+
+def _fraction_text(value: Fraction) -> str:
+    return f"{_number(value.numerator)}" + f"/{_number(value.denominator)}" * (value.denominator > 1)
 
 
 def _terms(poly: Poly) -> list[Any]:
-    return [[[int(i) for i in e], int(c)] for e, c in poly.to_dict().items()]
+    return [[[_number(int(i)) for i in e], _number(int(c))] for e, c in poly.to_dict().items()]
 
 
 def _poly(ctx: Any, terms: Any) -> Poly:
     found: Terms = {}
     for exponent, coefficient in terms:
         key = _exponent(exponent)
-        if type(coefficient) is not int or len(key) != ctx.nvars() or key in found or min(key) < 0:
+        if len(key) != ctx.nvars() or key in found or min(key) < 0:
             raise InvalidWitness("A polynomial has a malformed or repeated term.")
-        found[key] = coefficient
+        found[key] = whole(coefficient)
     return ctx.from_dict(found)
 
 
 def _exponent(values: Any) -> Exponent:
-    if any(type(v) is not int for v in values):
-        raise InvalidWitness("Exponents must be integers.")
-    return tuple(values)
+    return tuple(map(whole, values))

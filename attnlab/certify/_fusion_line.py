@@ -13,7 +13,7 @@ from typing import Any
 import flint
 
 from ._errors import InvalidWitness
-from ._fusion import Block, Poly, add
+from ._fusion import Block, Poly, add, fraction
 from ._fusion_exhaustive import exclude
 
 BUDGET = 20_000_000  # nodes of an exhaustive search before the checker gives up
@@ -42,26 +42,39 @@ def radix_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
 
 
 def ray_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
-    """1 + the number of sign changes of f(-s) at increasing rational ``points`` s > 0.
+    """1 + the number of positive zeros s of f(-s), with multiplicity, that ``points`` separate.
 
-    f(x^step) is the product of the chosen ``blocks``' denominators. Each sign change is a zero of Q, hence of
-    D, on the ray x = r exp(i pi / step), r > 0. There D is a combination of as many powers of r as it
-    has atoms; so is its real part after a rotation that makes no coefficient vanish, and by Descartes' rule
-    m powers have at most m - 1 positive zeros.
+    f(x^step) is the product of the chosen ``blocks``' denominators. Each zero is one of Q, hence of D, of at
+    least that multiplicity, on the ray x = r exp(i pi / step), r > 0. There D is a combination of as many
+    powers of r as it has atoms; so is its real part after a rotation that makes no coefficient vanish, and
+    by Descartes' rule m powers have at most m - 1 positive zeros, counted with multiplicity.
+
+    Zeros are shown by sign changes at increasing rational ``points`` > 0: of the square-free part of f for
+    those of multiplicity 1 or more, then of gcd(f, f') for those of multiplicity 2 or more, and so on.
     """
     step, chosen = _positive(data["step"]), list(data["blocks"])
-    if len(set(chosen)) != len(chosen):
-        raise InvalidWitness("A block is used twice.")
+    if any(type(b) is not int or not 0 <= b < len(blocks) for b in chosen) or len(set(chosen)) < len(chosen):
+        raise InvalidWitness("The chosen blocks must be different positions of blocks.")
     q = _dense(prod((blocks[b].ratio.denominator for b in chosen), start=_one(blocks)))
     coefficients = [int(c) for c in q.coeffs()]
     if any(c for i, c in enumerate(coefficients) if i % step):
         raise InvalidWitness(f"The chosen denominators are not polynomials in x^{step}.")
-    f = flint.fmpz_poly(coefficients[::step])
-    points = [Fraction(s) for s in data["points"]]
-    if any(a >= b for a, b in pairwise(points)) or min(points) <= 0:
+    points = [fraction(s) for s in data["points"]]
+    if not points or any(a >= b for a, b in pairwise(points)) or min(points) <= 0:
         raise InvalidWitness("The points on the ray must be positive and increasing.")
-    signs = [_sign(f(flint.fmpq(-s.numerator, s.denominator))) for s in points]
-    return 1 + sum(a * b < 0 for a, b in pairwise(signs))
+    return 1 + negative_zeros(flint.fmpz_poly(coefficients[::step]), points)
+
+
+def negative_zeros(f: Any, points: Sequence[Fraction]) -> int:
+    """Sign changes at the negated points: of f's square-free part, and again for repeated zeros."""
+    count = 0
+    while f.degree() > 0:
+        repeated = f.gcd(f.derivative())
+        simple = f // repeated
+        signs = [_sign(simple(flint.fmpq(-s.numerator, s.denominator))) for s in points]
+        count += sum(a * b < 0 for a, b in pairwise(signs))
+        f = repeated
+    return count
 
 
 def exhaustive_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
@@ -71,7 +84,7 @@ def exhaustive_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
     that solves N Q = P D on the support, no solution has only positive weights there.
     """
     atoms = _positive(data["atoms"])
-    refutations = {tuple(int(s) for s in support): list(y) for support, y in data["refutations"]}
+    refutations = {tuple(support): list(y) for support, y in data["refutations"]}
     numerators, denominator = line(blocks)
     outcome = exclude(numerators, denominator, atoms - 1, BUDGET, len(refutations))
     if not outcome.finished:

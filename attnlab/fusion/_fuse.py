@@ -23,9 +23,9 @@ from ..certify._fusion import (
 )
 from ..certify._fusion_lower import terms
 from ._exact import ExactHead
-from ._lower import PartBound, vertex_bound
+from ._lower import Lower, PartBound, lower_bound
 from ._parts import Part, split
-from ._upper import LARGEST, best_multiple, plain_product
+from ._upper import LARGEST, atoms, best_multiple, plain_product
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
     scale = value_scale(data)
     parts = split(data, scale)
     uppers = [best_multiple(part) for part in parts]
-    lowers = [vertex_bound(part, deadline) for part in parts]
+    found = [lower_bound(p, scale, atoms(u), deadline) for p, u in zip(parts, uppers, strict=True)]
+    uppers = [f.head or u for f, u in zip(found, uppers, strict=True)]
+    lowers = _one_search(found)
     upper, head = _upper_certificate(heads, data, parts, uppers, scale)
     certificate = FusionCertificate(_lower_certificate(data, lowers), upper)
     low, high = certificate.lower.verify(), certificate.upper.verify()
@@ -164,6 +166,13 @@ def checked_heads(heads: Any) -> list[ExactHead]:
         if head.basis != first.basis:
             raise ValueError(f"heads[{i}] and heads[0] have different bases; make them with one call.")
     return heads
+
+
+def _one_search(found: Sequence[Lower]) -> list[PartBound]:
+    """The bound of each part; exhaustive search where it gains most, because only one part may use it."""
+    gains = [f.searched.atoms / f.certain.atoms if f.searched else 0.0 for f in found]
+    chosen = gains.index(max(gains))
+    return [f.searched if i == chosen and f.searched else f.certain for i, f in enumerate(found)]
 
 
 def _seconds(time_limit: Any) -> float:

@@ -1,14 +1,20 @@
 """Lower bounds of one part, each with the witness that the checker needs."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from math import prod
 from typing import Any
 
-from ..certify._fusion import block_items
+from ..certify._fusion import Ratio, block_items
 from ..certify._fusion_lower import count_vertices, terms
 from ._lattice import Key
-from ._parts import Part, Reduced
+from ._line import directions, minimum, radices, ray
+from ._parts import Part, Reduced, reduce
 from ._vertices import exposing_directions
+
+LINES = 40  # restrictions tried per part
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,83 @@ def bound_of(
     return PartBound(atoms, method, witness)
 
 
-def vertex_bound(part: Part, deadline: float) -> PartBound:
+@dataclass(frozen=True)
+class Lower:
+    """What was proved about one part.
+
+    Attributes:
+        certain: the best bound that multiplies with those of other parts.
+        searched: the best bound by exhaustive search, if better (one part of a sum may use it).
+        head: a smallest head of the part, if the search came upon one.
+    """
+
+    certain: PartBound
+    searched: PartBound | None
+    head: Ratio | None
+
+
+def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
+    """The best bound of one part: vertices, then lines, until ``top`` is reached or time is up.
+
+    Restricting queries to a line cannot raise the number of atoms [M], so bounds in one variable hold for
+    the part. The line itself is the first candidate in one variable.
+    """
+    best = _vertex_bound(part, deadline)
+    if best.atoms >= top:
+        return Lower(best, None, None)
+    lines = _lines(part, scale, deadline)
+    for rows, reduced in lines:
+        best = max(best, *_root_bounds(part, rows, reduced), key=lambda bound: bound.atoms)
+        if best.atoms >= top:
+            return Lower(best, None, None)
+    searched: PartBound | None = None
+    for patience in (0.5, 1e9):  # a short try on every line, then as long as it takes
+        for rows, reduced in sorted(lines, key=lambda item: _length(item[1])):
+            known = max(best.atoms, searched.atoms if searched else 0)
+            until = min(deadline, time.monotonic() + patience)
+            atoms, data, head = minimum(reduced.blocks, known, top, until)
+            if atoms > known:
+                searched = bound_of(part, reduced, rows, atoms, "exhaustive", data)
+            if head is not None and rows is None:
+                return Lower(best, searched, head)
+            if atoms >= top or time.monotonic() > deadline:
+                return Lower(best, searched, None)
+    return Lower(best, searched, None)
+
+
+def _vertex_bound(part: Part, deadline: float) -> PartBound:
     """The number of vertices of the Newton polytope of the reduced denominator."""
     supports = [terms(b.ratio.denominator) for b in part.reduced.blocks]
-    directions = exposing_directions([list(s) for s in supports], deadline)
-    data = {"directions": [list(u) for u in directions]}
+    found = exposing_directions([list(s) for s in supports], deadline)
+    data = {"directions": [list(u) for u in found]}
     return bound_of(part, part.reduced, None, count_vertices(supports, data["directions"]), "vertices", data)
+
+
+def _root_bounds(part: Part, rows: list[Key] | None, reduced: Reduced) -> Iterator[PartBound]:
+    """Bounds in one variable from zeros of the denominator: on the unit circle, and on a ray."""
+    pairs = radices(reduced.blocks)
+    if pairs:
+        yield bound_of(part, reduced, rows, prod(n for _, n in pairs), "radix", {"pairs": pairs})
+    atoms, data = ray(reduced.blocks)
+    yield bound_of(part, reduced, rows, atoms, "ray", data)
+
+
+def _lines(part: Part, scale: int, deadline: float) -> list[tuple[list[Key] | None, Reduced]]:
+    """Restrictions to lines that keep every head's keys apart, the part itself if it is a line."""
+    dim = len(part.lattice.basis)
+    if dim == 1:
+        return [(None, part.reduced)]
+    found: list[tuple[list[Key] | None, Reduced]] = []
+    for u in islice(directions(dim), LINES * 4):
+        if len(found) >= LINES or time.monotonic() > deadline:
+            break
+        mapped, _, _ = part.mapped([u])
+        if all(
+            len(set(m.exponents)) == len(set(h.exponents)) for m, h in zip(mapped, part.data, strict=True)
+        ):
+            found.append(([u], reduce(mapped, scale)))
+    return found
+
+
+def _length(reduced: Reduced) -> int:
+    return sum(max(int(e[0]) for e in b.ratio.denominator.monoms()) for b in reduced.blocks)
