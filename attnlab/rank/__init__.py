@@ -9,6 +9,8 @@ from ._constructions import truncated_svd as truncated_svd
 from ._profile import ErrorProfile as ErrorProfile
 from ._profile import RankBracket as RankBracket
 from ._profile import error_profile as error_profile
+from ._summing import svd_tail as svd_tail
+from ._summing import two_summing as two_summing
 from ._target import Logits as Logits
 
 __all__ = [
@@ -21,5 +23,7 @@ __all__ = [
     "cross",
     "error_profile",
     "row_cover",
+    "svd_tail",
     "truncated_svd",
+    "two_summing",
 ]

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from ._descend import Problem, descend, smooth_max_row_sum
 
-RATES = (0.03, 0.06)  # step sizes relative to the parameters; start number picks one in turn
+RATES = (0.03, 0.03, 0.03, 0.06)  # step sizes relative to the parameters; start number picks one in turn
 
 
 class Pencil(Problem):
@@ -42,10 +42,10 @@ def search_lower(
     Arguments:
         matrix: (m, N) float64.
         ranks: (lanes,) the k of a_{k+1}; every k < min(m, N).
-        starts: (lanes,) which kind of start: 0 singular vectors, 1 pivoted rows, then mixtures.
+        starts: (lanes,) which kind of start, see ``_Basis.start``.
         steps: descent steps.
         dtype: precision of the search.
-        rng: NumPy generator for the mixtures.
+        rng: NumPy generator of the random starts.
         width: padded k + 1.
 
     Returns:
@@ -64,7 +64,7 @@ def search_lower(
         c0 = r0 @ l0
         left[i, :s], right[i, :, :s], mask[i, :s] = l0, r0, 1
         scales[:, i] = [_rms(l0), _rms(r0), _rms(c0)]
-        if start >= 2:
+        if start % 2:
             free[i] = 0.3 * scales[2, i] * rng.normal(size=(n, m))
     rates = np.take(RATES, starts % len(RATES))
     result = descend(Pencil(), matrix, (left, right, free), inverse, tuple(scales), mask, rates, steps, dtype)
@@ -109,17 +109,30 @@ class _Basis:
 
     def __init__(self, matrix: np.ndarray):
         self.matrix = matrix
+        self.full = min(matrix.shape)
         self.u = np.linalg.svd(matrix)[0]
-        self.pivots = scipy.linalg.qr(matrix.T, pivoting=True, mode="r")[1]
+        self.pivots = scipy.linalg.qr(matrix.T, pivoting=True, mode="r")[-1]
 
     def start(self, s: int, kind: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """L and R with L A R = I, balanced so that both have the same Gram spectrum."""
+        """L and R with L A R = I, balanced so that both have the same Gram spectrum.
+
+        Kind 0 takes the first s left singular vectors and 3 the first s pivoted rows. The others leave
+        the basin those two share, where degenerate spectra trap them: singular vectors with a few of
+        the first skipped (1, 4, 7, ...), singular vectors of randomly weighted rows (2, 5, 8, ...), and
+        perturbed pivoted rows (6, 9, ...).
+        """
         m = self.matrix.shape[0]
         if kind == 0:
             left = self.u[:, :s].T
+        elif kind % 3 == 1:
+            pool = min(s + int(rng.integers(1, 6)), self.full)
+            left = self.u[:, np.sort(rng.permutation(pool)[:s])].T
+        elif kind % 3 == 2:
+            root = np.sqrt(rng.dirichlet(np.ones(m)))
+            left = np.linalg.svd(root[:, None] * self.matrix)[0][:, :s].T * root
         else:
             left = np.eye(m)[self.pivots[:s]]
-            if kind >= 2:
+            if kind > 3:
                 left = left + 0.3 / np.sqrt(m) * rng.normal(size=left.shape)
         right = np.linalg.pinv(left @ self.matrix)
         values, vectors = np.linalg.eigh(right.T @ right)

@@ -51,6 +51,12 @@ class Target:
         c[:, self.kept_rows] = weights[self.column_of]
         return {"R": right[self.column_of], "C": c}
 
+    def lift_summing(self, right: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """R (constant on merged columns) and P (zero on dropped rows) of the input."""
+        p = np.zeros((1, len(self.row_of)))
+        p[:, self.kept_rows] = weights
+        return {"R": right[self.column_of], "P": p}
+
 
 def target(matrix: "ArrayLike | Logits") -> Target:
     """Validate and reduce.

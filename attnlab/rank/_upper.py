@@ -2,11 +2,12 @@
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.optimize import linprog
 
 from ._descend import Problem, descend, smooth_max_row_sum
 
-RATES = (0.03, 0.06)
+# Step sizes relative to the parameters; start number picks one in turn. Ranks near the full one need
+# the small ones, rank 1 and 2 the large one.
+RATES = (0.01, 0.005, 0.0025, 0.0012)
 
 
 class Factors(Problem):
@@ -23,7 +24,7 @@ def search_upper(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Search one pair of factors per lane.
 
-    Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it.
+    Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it (which pays).
 
     Returns:
         For every lane U (m, k), W (k, N) in float64.
