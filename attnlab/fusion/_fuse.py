@@ -23,9 +23,13 @@ from ..certify._fusion import (
 )
 from ..certify._fusion_lower import terms
 from ._exact import ExactHead
+from ._lattice import Key
 from ._lower import Lower, PartBound, lower_bound
 from ._parts import Part, split
 from ._upper import LARGEST, atoms, best_multiple, plain_product
+from ._window import box, sparsest, usable_keys
+
+SMALL_WINDOW = 150  # keys up to which a window is searched without being asked for
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Fusion:
             where the sum splits into independent parts.
         terms: head-atom terms of the sum.
         product: atoms of the plain product of the heads, equal keys merged.
+        window: number of keys in the window that was searched for a smaller head, if one was given.
     """
 
     lower: int
@@ -76,6 +81,7 @@ class Fusion:
     method: str
     terms: int
     product: int
+    window: int | None = None
 
     @property
     def closed(self) -> bool:
@@ -96,10 +102,15 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
 
     Arguments:
         heads: ``ExactHead`` objects of one dimension, one value shape and one basis.
-        time_limit: seconds after which the searches stop with the best found.
+        window: where to look for a head with fewer atoms by integer programming: an integer n for all
+            keys in (0..n)^rho, or a table of integer keys (a common shift of all keys never matters, so
+            a window around 0 is as good as one that starts there). Only the upper end depends on it.
+        time_limit: seconds after which the searches stop with the best found; half of it goes to the
+            lower end. (Reducing the sum to lowest terms and checking the certificates come on top.)
 
     Raises:
-        ValueError: no heads, heads that do not fit together, or a product too large to write out.
+        ValueError: no heads, heads that do not fit together, a product too large to write out, or a
+            window that cannot hold a head (the message names the least integer that can).
 
     [M] Matsuda, "Exact Fusion of Softmax Attention Heads Can Require Exponentially Many Atoms", 2026.
 
@@ -108,19 +119,28 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
     Fusion(exactly 8 atoms by vertices; 6 terms, plain product 8)
     """
     heads = checked_heads(heads)
-    deadline = time.monotonic() + _seconds(time_limit)
+    start, seconds = time.monotonic(), _seconds(time_limit)
     data = [h.data() for h in heads]
     _refuse_huge(data)
     scale = value_scale(data)
     parts = split(data, scale)
     uppers = [best_multiple(part) for part in parts]
-    found = [lower_bound(p, scale, atoms(u), deadline) for p, u in zip(parts, uppers, strict=True)]
-    uppers = [f.head or u for f, u in zip(found, uppers, strict=True)]
+    keys = None if window is None else _window(window, parts, uppers)
+    middle, deadline = start + seconds / 2, start + seconds
+    found = [lower_bound(p, scale, atoms(u), middle) for p, u in zip(parts, uppers, strict=True)]
     lowers = _one_search(found)
-    upper, head = _upper_certificate(heads, data, parts, uppers, scale)
+    blocks = [
+        Block(p.heads, _in_keys(p, f.head or _sparser(p, f, u, deadline)))
+        for p, f, u in zip(parts, found, uppers, strict=True)
+    ]
+    if keys is not None:
+        floor, ceiling = prod(b.atoms for b in lowers), prod(atoms(b.ratio) for b in blocks)
+        better = sparsest(_reduced(parts), keys, floor, ceiling, deadline)
+        if better is not None:
+            blocks = [Block(tuple(range(len(heads))), better)]
+    upper, head = _upper_certificate(heads, data, blocks, scale)
     certificate = FusionCertificate(_lower_certificate(data, lowers), upper)
-    low, high = certificate.lower.verify(), certificate.upper.verify()
-    for verdict in (low, high):
+    for verdict in (certificate.lower.verify(), certificate.upper.verify()):
         if not verdict.holds:
             raise RuntimeError(f"attnlab found a fusion that its checker refuses: {verdict.statement}")
     return Fusion(
@@ -131,7 +151,30 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
         method="+".join(sorted({b.method for b in lowers if b.atoms > 1} or {"vertices"})),
         terms=sum(h.num_atoms for h in heads),
         product=prod(map(plain_product, parts)),
+        window=None if keys is None else len(keys),
     )
+
+
+def _reduced(parts: Sequence[Part]) -> Ratio:
+    """The sum in lowest terms, in the coordinates of the keys."""
+    return add([_in_keys(part, add([b.ratio for b in part.reduced.blocks])) for part in parts])
+
+
+def _window(window: Any, parts: Sequence[Part], uppers: Sequence[Ratio]) -> list[Key]:
+    """The keys of the window, after checking that some head fits into it."""
+    ratio = _reduced(parts)
+    known = add([_in_keys(part, u) for part, u in zip(parts, uppers, strict=True)])
+    return usable_keys(window, ratio, max(int(x) for x in known.denominator.degrees()))
+
+
+def _sparser(part: Part, found: Lower, upper: Ratio, deadline: float) -> Ratio:
+    """A smaller head with keys in the box of the one at hand, where both are small enough to look."""
+    floor = max(found.certain.atoms, found.searched.atoms if found.searched else 0)
+    widths = [int(x) for x in upper.denominator.degrees()]
+    if floor >= atoms(upper) or prod(w + 1 for w in widths) > SMALL_WINDOW:
+        return upper
+    ratio = add([b.ratio for b in part.reduced.blocks])
+    return sparsest(ratio, list(box(widths)), floor, atoms(upper), deadline) or upper
 
 
 def checked_heads(heads: Any) -> list[ExactHead]:
@@ -211,14 +254,9 @@ def _lower_certificate(heads: Sequence[HeadData], bounds: Sequence[PartBound]) -
 
 
 def _upper_certificate(
-    heads: Sequence[ExactHead],
-    data: Sequence[HeadData],
-    parts: Sequence[Part],
-    ratios: Sequence[Ratio],
-    scale: int,
+    heads: Sequence[ExactHead], data: Sequence[HeadData], blocks: Sequence[Block], scale: int
 ) -> tuple[Certificate, ExactHead]:
     """The fused head and its certificate, back in the coordinates of the heads."""
-    blocks = [Block(part.heads, _in_keys(part, r)) for part, r in zip(parts, ratios, strict=True)]
     total = add([b.ratio for b in blocks])
     weights = terms(total.denominator)
     sums = [terms(n) for n in total.numerators]

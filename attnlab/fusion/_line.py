@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count, pairwise, product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import flint
@@ -60,11 +60,9 @@ def ray(blocks: Sequence[Block]) -> tuple[int, dict[str, Any]]:
     steps = [gcd(*(i for i, c in enumerate(p.coeffs()) if c)) for p in polys]
     for step in sorted({d for s in steps if s for d in range(1, min(s, 10**4) + 1) if s % d == 0}):
         chosen = [i for i, s in enumerate(steps) if s and s % step == 0]
-        f = flint.fmpz_poly([1])
-        for i in chosen:
-            f *= flint.fmpz_poly([int(c) for c in polys[i].coeffs()][::step])
-        points = _separators(f)
-        atoms = 1 + negative_zeros(f, points)
+        contracted = [flint.fmpz_poly([int(c) for c in polys[i].coeffs()][::step]) for i in chosen]
+        points = _separators(contracted)
+        atoms = 1 + negative_zeros(prod(contracted, start=flint.fmpz_poly([1])), points)
         if atoms > best[0]:
             best = atoms, {"step": step, "blocks": chosen, "points": [str(s) for s in points]}
     return best
@@ -84,31 +82,25 @@ def minimum(
         atoms if the search came upon one.
     """
     numerators, denominator = line(blocks)
-    proved: tuple[int, dict[str, Any]] = (1, {"atoms": 1, "refutations": []})
+    proved, witness = 1, {"atoms": 1, "refutations": []}
     if denominator[0] % PRIME == 0:
-        return *proved, None
-    atoms = max(start, 2)
-    while atoms <= top:
+        return proved, witness, None
+    for atoms in range(max(start, 2), top + 1):
         nodes = int(min((deadline - time.monotonic()) * NODES_PER_SECOND, CHECKER_BUDGET))
-        if nodes <= 0:
-            break
         outcome = exclude(numerators, denominator, atoms - 1, nodes, SURVIVORS)
         if not outcome.finished:
             break
         refutations = []
         for support in sorted(outcome.supports, key=len):
-            if time.monotonic() > deadline:
-                return *proved, None
             basis = solutions(numerators, denominator, support)
             c, y = positive_combination([v[: len(support)] for v in basis], len(support))
             if c is not None:
-                return *proved, _head(numerators, support, basis, c)
-            if y is None:
-                return *proved, None
+                return proved, witness, _head(numerators, support, basis, c)
+            if y is None or time.monotonic() > deadline:
+                return proved, witness, None
             refutations.append([list(support), y])
-        proved = atoms, {"atoms": atoms, "refutations": refutations}
-        atoms += 1
-    return *proved, None
+        proved, witness = atoms, {"atoms": atoms, "refutations": refutations}
+    return proved, witness, None
 
 
 def _head(
@@ -127,18 +119,20 @@ def _head(
     return Ratio(tuple(polys[1:]), polys[0])
 
 
-def _separators(f: Any) -> list[Fraction]:
-    """Positive rationals between which the positive zeros of f(-s) lie one at a time."""
-    while f.degree() > 0 and f[0] == 0:
-        f = flint.fmpz_poly([int(c) for c in f.coeffs()][1:])
-    if f.degree() < 1:
-        return [Fraction(1)]
-    simple = f // f.gcd(f.derivative())
-    zeros = sorted(-x.real for x, _ in simple.complex_roots() if x.imag == 0 and x.real < 0)
+def _separators(polys: Sequence[Any]) -> list[Fraction]:
+    """Positive rationals between which the positive zeros s of the f(-s) lie one at a time."""
+    zeros = []
+    for f in polys:
+        signs = [c if i % 2 == 0 else -c for i, c in enumerate(f.coeffs()) if c]
+        if all(a * b > 0 for a, b in pairwise(signs)):  # no zero by Descartes' rule
+            continue
+        simple = f // f.gcd(f.derivative())
+        zeros += [-x.real for x, _ in simple.complex_roots() if x.imag == 0 and x.real < 0]
     if not zeros:
         return [Fraction(1)]
-    middles = [_rational((a + b) / 2) for a, b in pairwise(zeros)]
-    return [_rational(zeros[0] / 2), *middles, _rational(zeros[-1] * 2)]
+    zeros.sort(key=lambda x: x.mid())
+    middles = {_rational((a + b) / 2) for a, b in pairwise(zeros)}
+    return sorted({_rational(zeros[0] / 2), *middles, _rational(zeros[-1] * 2)})
 
 
 def _rational(x: Any) -> Fraction:

@@ -70,9 +70,10 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
         return Lower(best, None, None)
     lines = _lines(part, scale, deadline)
     for rows, reduced in lines:
-        best = max(best, *_root_bounds(part, rows, reduced), key=lambda bound: bound.atoms)
-        if best.atoms >= top:
-            return Lower(best, None, None)
+        for bound in _root_bounds(part, rows, reduced):
+            best = max(best, bound, key=lambda b: b.atoms)
+            if best.atoms >= top:
+                return Lower(best, None, None)
     searched: PartBound | None = None
     for patience in (0.5, 1e9):  # a short try on every line, then as long as it takes
         for rows, reduced in sorted(lines, key=lambda item: _length(item[1])):
