@@ -1,3 +1,4 @@
+from ._box import Box as Box
 from ._exact import ExactHead as ExactHead
 from ._exact import exact_sigmoid_sum as exact_sigmoid_sum
 from ._fuse import Fusion as Fusion
@@ -5,3 +6,5 @@ from ._fuse import FusionCertificate as FusionCertificate
 from ._fuse import fuse as fuse
 from ._lattice import from_keys as from_keys
 from ._robust import robust_lower_bound as robust_lower_bound
+from ._sup_error import Interval as Interval
+from ._sup_error import sup_error as sup_error
