@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 PRIME = 2**31 - 1
-_BATCH = 4096
+_ENTRIES = 2**20  # numbers per array: batches are made so large, which bounds the memory
 
 
 @dataclass(frozen=True)
@@ -173,18 +173,24 @@ def _select(nodes: _Nodes, mask: np.ndarray) -> _Nodes:
 
 
 def _take(pending: dict[int, list[_Nodes]], free: int) -> _Nodes:
-    """Remove up to a batch of nodes, the most recent first."""
+    """Remove a batch of nodes, the most recent first."""
     taken: list[_Nodes] = []
-    while pending[free] and sum(len(n.run) for n in taken) < _BATCH:
+    while pending[free] and sum(n.basis.size for n in taken) < _ENTRIES:
         taken.append(pending[free].pop())
-    if not pending[free]:
-        del pending[free]
-    return _Nodes(
+    nodes = _Nodes(
         *(
             np.concatenate([getattr(n, name) for n in taken])
             for name in ("basis", "run", "position", "support", "atoms")
         )
     )
+    most = max(1, _ENTRIES // nodes.basis[0].size)
+    if len(nodes.run) > most:
+        rows = np.arange(len(nodes.run))
+        pending[free].append(_select(nodes, rows >= most))
+        nodes = _select(nodes, rows < most)
+    if not pending[free]:
+        del pending[free]
+    return nodes
 
 
 def _coefficients(values: Sequence[int], length: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from ._fusion_exhaustive import exclude
 
 BUDGET = 20_000_000  # nodes of an exhaustive search before the checker gives up
 DENSE = 2**20
+MOST_ATOMS, MOST_STEPS = 64, 4096  # an exhaustive search beyond these has no hope
 
 
 def radix_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
@@ -86,6 +87,8 @@ def exhaustive_bound(blocks: Sequence[Block], data: Mapping[str, Any]) -> int:
     atoms = _positive(data["atoms"])
     refutations = {tuple(support): list(y) for support, y in data["refutations"]}
     numerators, denominator = line(blocks)
+    if atoms > MOST_ATOMS or len(denominator) > MOST_STEPS:
+        raise InvalidWitness("The exhaustive search is too long for the checker.")
     outcome = exclude(numerators, denominator, atoms - 1, BUDGET, len(refutations))
     if not outcome.finished:
         raise InvalidWitness("The exhaustive search is too long for the checker.")

@@ -49,6 +49,7 @@ from ._fusion_coprime import coprime
 from ._fusion_line import exhaustive_bound, radix_bound, ray_bound
 from ._verdict import Verdict, failed
 
+LARGEST_TABLE = 2**22  # products <u, e> computed at a time
 METHODS = {
     "vertices": "the vertices of the Newton polytope of its denominator",
     "radix": "equal masses in residue classes",
@@ -151,18 +152,22 @@ def count_vertices(supports: Sequence[Mapping[tuple[int, ...], int]], directions
     if any(type(x) is not int for u in directions for x in u):
         raise InvalidWitness("Directions must be integers.")
     u = np.array(directions, dtype=object)
-    if u.ndim != 2 or not len(u):
-        raise InvalidWitness("There are no directions.")
+    tables = [np.array(list(s), dtype=object) for s in supports]
+    if u.ndim != 2 or not len(u) or any(t.shape[1] != u.shape[1] for t in tables):
+        raise InvalidWitness("There are no directions, or one has the wrong length.")
+    step = max(1, LARGEST_TABLE // max(map(len, tables)))
+    return len({row for i in range(0, len(u), step) for row in _maximisers(tables, u[i : i + step])})
+
+
+def _maximisers(tables: Sequence[np.ndarray], u: np.ndarray) -> list[tuple[int, ...]]:
+    """Positions of the unique maximisers, for the directions for which every table has one."""
     unique, chosen = np.ones(len(u), dtype=bool), []
-    for support in supports:
-        points = np.array(list(support), dtype=object)
-        if points.shape[1] != u.shape[1]:
-            raise InvalidWitness("A direction has the wrong length.")
+    for points in tables:
         heights = _product(u, points)
-        top = heights.max(axis=1)
-        unique &= (heights == top[:, None]).sum(axis=1) == 1
-        chosen.append((heights == top[:, None]).argmax(axis=1))
-    return len({tuple(row) for row in np.stack(chosen, axis=1)[unique].tolist()})
+        largest = heights == heights.max(axis=1)[:, None]
+        unique &= largest.sum(axis=1) == 1
+        chosen.append(largest.argmax(axis=1))
+    return [tuple(row) for row in np.stack(chosen, axis=1)[unique].tolist()]
 
 
 def terms(poly: Poly) -> Terms:

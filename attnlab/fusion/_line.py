@@ -16,7 +16,7 @@ import flint
 from ..certify._fusion import Block, Poly, Ratio, context
 from ..certify._fusion_exhaustive import PRIME, exclude
 from ..certify._fusion_line import BUDGET as CHECKER_BUDGET
-from ..certify._fusion_line import DENSE, line, negative_zeros, solutions
+from ..certify._fusion_line import DENSE, MOST_ATOMS, MOST_STEPS, line, negative_zeros, solutions
 from ._positive import positive_combination
 
 SURVIVORS = 3000  # supports examined one by one before the search gives up
@@ -81,11 +81,13 @@ def minimum(
         atoms that are necessary, the witness for ``exhaustive_bound``, and a head with exactly that many
         atoms if the search came upon one.
     """
-    numerators, denominator = line(blocks)
     proved, witness = 1, {"atoms": 1, "refutations": []}
+    if length(blocks) >= MOST_STEPS:
+        return proved, witness, None
+    numerators, denominator = line(blocks)
     if denominator[0] % PRIME == 0:
         return proved, witness, None
-    for atoms in range(max(start, 2), top + 1):
+    for atoms in range(max(start, 2), min(top, MOST_ATOMS) + 1):
         nodes = int(min((deadline - time.monotonic()) * NODES_PER_SECOND, CHECKER_BUDGET))
         outcome = exclude(numerators, denominator, atoms - 1, nodes, SURVIVORS)
         if not outcome.finished:
@@ -101,6 +103,11 @@ def minimum(
             refutations.append([list(support), y])
         proved, witness = atoms, {"atoms": atoms, "refutations": refutations}
     return proved, witness, None
+
+
+def length(blocks: Sequence[Block]) -> int:
+    """Degree of the denominator of a sum of blocks in one variable."""
+    return sum(max(int(e[0]) for e in b.ratio.denominator.monoms()) for b in blocks)
 
 
 def _head(

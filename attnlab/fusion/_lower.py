@@ -10,7 +10,7 @@ from typing import Any
 from ..certify._fusion import Ratio, block_items
 from ..certify._fusion_lower import count_vertices, terms
 from ._lattice import Key
-from ._line import directions, minimum, radices, ray
+from ._line import directions, length, minimum, radices, ray
 from ._parts import Part, Reduced, reduce
 from ._vertices import exposing_directions
 
@@ -76,7 +76,7 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
                 return Lower(best, None, None)
     searched: PartBound | None = None
     for patience in (0.5, 1e9):  # a short try on every line, then as long as it takes
-        for rows, reduced in sorted(lines, key=lambda item: _length(item[1])):
+        for rows, reduced in sorted(lines, key=lambda item: length(item[1].blocks)):
             known = max(best.atoms, searched.atoms if searched else 0)
             until = min(deadline, time.monotonic() + patience)
             atoms, data, head = minimum(reduced.blocks, known, top, until)
@@ -121,7 +121,3 @@ def _lines(part: Part, scale: int, deadline: float) -> list[tuple[list[Key] | No
         ):
             found.append(([u], reduce(mapped, scale)))
     return found
-
-
-def _length(reduced: Reduced) -> int:
-    return sum(max(int(e[0]) for e in b.ratio.denominator.monoms()) for b in reduced.blocks)
