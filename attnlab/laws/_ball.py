@@ -10,13 +10,13 @@ from rich.console import Console
 
 from ..certify import Certificate
 from ._finite import (
-    ROUNDING,
     PointAttention,
     aggregate,
     bernstein,
     certified_error,
     least_rank,
     lower_certificate,
+    nearest,
     row_space,
 )
 from ._points import best_lower
@@ -38,6 +38,8 @@ class BallBracket:
         points: distinct points. log10_size: log10 of the number of points with multiplicity.
         lower_certificate: kind ``rank-lower`` or ``rank-lower-psd``, about an aggregated matrix.
         upper_error: the error of the rank-``upper`` matrix, verified in blocks.
+        rounding: proved l1 distance, row by row, of the certificate's matrix from the exact one, so
+            that ``lower_certificate.verify().bound - rounding > eps``.
     """
 
     dim: int
@@ -49,6 +51,7 @@ class BallBracket:
     log10_size: float
     upper_error: float
     lower_certificate: Certificate
+    rounding: float
 
     def __repr__(self) -> str:
         return (
@@ -63,7 +66,17 @@ def ball_points(d: int, beta: float) -> PointAttention:
     Its softmax is the row-normalised Gaussian exp(-beta |x - y|^2 / 2), which is why the law of [I]
     sets in at n >= C_d e^{beta/8} points: duplicates are column weights. The multiplicities are
     real numbers here; rounding them to integers changes a row by less than the smallest weight.
+
+    Raises:
+        ValueError: d or beta out of range, or a point set that would be too large.
+
+    >>> ball_points(1, 64.0)
+    PointAttention(64 x 64 points, d=1, beta=64)
     """
+    if not isinstance(d, int | np.integer) or d < 1:
+        raise ValueError(f"d must be an integer >= 1, got {d!r}.")
+    if not (math.isfinite(beta) and beta > 0):
+        raise ValueError(f"beta must be finite and > 0, got {beta}: use an inverse temperature.")
     density = PER_WIDTH.get(d, COARSE)
     per_axis = max(math.ceil(density * math.sqrt(beta)), math.ceil(LEAST_POINTS ** (1 / d)), 2)
     axis = (np.arange(per_axis) + 0.5) / per_axis - 0.5
@@ -99,13 +112,9 @@ def ball_bracket(d: int, beta: float, eps: float) -> BallBracket:
     >>> ball_bracket(1, 64.0, 0.2)
     BallBracket(5 <= r_eps <= 6; d=1, beta=64, eps=0.2, 64 distinct of 10^4.8 points, certified)
     """
-    if int(d) != d or d < 1:
-        raise ValueError(f"d must be an integer >= 1, got {d}.")
-    if not (math.isfinite(beta) and beta > 0):
-        raise ValueError(f"beta must be finite and > 0, got {beta}: use an inverse temperature.")
     if not 0 < eps < 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
-    attention = ball_points(int(d), float(beta))
+    attention = ball_points(d, beta)
     with Console(stderr=True).status(f"ball_bracket: d={d}, beta={beta:g}, {len(attention.q)} points"):
         cells = lower_certificate(_largest_square(attention, eps))
         lower, certificate = best_lower(attention, eps, cells)
@@ -121,15 +130,16 @@ def ball_bracket(d: int, beta: float, eps: float) -> BallBracket:
         float(size),
         error,
         certificate,
+        attention.aggregate_error,
     )
 
 
 def _upper(attention: PointAttention, d: int, beta: float, eps: float) -> tuple[int, float]:
     """A rank with a certified error <= eps, and that error."""
     for spacing in (0.7, 0.5):  # more landmarks if the span is too poor
-        landmarks = _nearest(attention.q, _cubic(d, spacing / math.sqrt(beta), 0.5))
+        landmarks = nearest(attention.q, _cubic(d, min(spacing / math.sqrt(beta), 0.5), 0.5))
         right, left = row_space(attention, np.unique(landmarks))
-        found = least_rank(attention, left, right, eps * (1 - 1e-9))
+        found = least_rank(attention, left, right, eps * (1 - 1e-9) - attention.logit_error)
         if found is not None:
             rank, taper = found
             error = certified_error(attention, left[:, :rank] * taper, right[:, :rank])
@@ -147,11 +157,11 @@ def _largest_square(attention: PointAttention, eps: float) -> np.ndarray:
             continue
         counts = np.bincount(labels)
         centres = np.stack([np.bincount(labels, column) / counts for column in points.T], 1)
-        rows = _outermost(points, labels, centres) if points.shape[1] == 1 else _nearest(points, centres)
+        rows = _outermost(points, labels, centres) if points.shape[1] == 1 else nearest(points, centres)
         if len(np.unique(rows)) < len(rows):
             continue
         square = aggregate(attention, rows, labels)
-        if bernstein(square) > eps + 2 * ROUNDING:
+        if bernstein(square) > eps + 2 * attention.aggregate_error:
             best = square
     return best
 
@@ -172,7 +182,7 @@ def _partitions(points: np.ndarray, beta: float) -> Iterator[np.ndarray]:
         for offset in (0.0, 0.5):
             centres = lattice(d, size * width, offset)
             if len(centres) > 1:
-                yield _nearest(centres, points)
+                yield nearest(centres, points)
 
 
 def _cubic(d: int, size: float, offset: float) -> np.ndarray:
@@ -189,15 +199,9 @@ def _hexagonal(_: int, size: float, offset: float) -> np.ndarray:
     return centres[(centres**2).sum(1) <= (0.5 + 0.2 * size) ** 2]
 
 
-def _nearest(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Index of the nearest of ``points`` for every target."""
-    distances = (points**2).sum(1) - 2 * targets @ points.T
-    return distances.argmin(1)
-
-
 def _outermost(points: np.ndarray, labels: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """On a line: the middle of every cell, but the extreme points for the two outer cells."""
-    rows = _nearest(points, centres)
+    rows = nearest(points, centres)
     rows[labels[points[:, 0].argmin()]] = points[:, 0].argmin()
     rows[labels[points[:, 0].argmax()]] = points[:, 0].argmax()
     return rows

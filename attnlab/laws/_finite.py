@@ -2,7 +2,10 @@
 
 Lower ends come from a small aggregated matrix: dropping queries and adding up columns by clusters
 can only lower the eps-rank, because ||E P||_1 <= ||E||_1 for a 0/1 cluster map P. Upper ends come
-from factors that are measured in blocks of rows. Each is judged by ``attnlab.certify``.
+from factors that are measured in blocks of rows. Each is judged by ``attnlab.certify``; what the
+rounding of the matrices judged can cost is bounded in ``_rounding``.
+
+Memory is n times the number of landmarks or clusters, a few hundred, never n x n.
 """
 
 import math
@@ -10,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ..certify import Certificate
+from ._rounding import aggregate_error, logit_error
 
-BLOCK = 512  # rows held at a time
-# Allowance for the rounding of aggregated entries (sums of at most 10^6 float64 probabilities).
-ROUNDING = 1e-9
+BLOCK = 2**18  # entries of the attention matrix held at a time
 TAPERS = (1.0, 0.9, 0.6)
 ROUNDS = 12  # reweightings per rank tried
 LEAST_SHARE = 0.7  # reweighting has never saved more than this
@@ -27,14 +30,47 @@ class PointAttention:
 
     Attributes:
         q: shape (m, d). k: shape (N, d). beta: inverse temperature. log_weights: shape (N,), the
-        log
-            of the multiplicity of each key (equal columns merge into one weighted column).
+            log of the multiplicity of each key (equal columns merge into one weighted column).
+            All are taken as exact; stored as float64.
+
+    Raises:
+        ValueError: shapes that do not fit, or values that are not finite.
     """
 
     q: np.ndarray
     k: np.ndarray
     beta: float
     log_weights: np.ndarray
+
+    def __post_init__(self) -> None:
+        q, k, b = (_real(name, getattr(self, name)) for name in ("q", "k", "log_weights"))
+        if q.ndim != 2 or k.ndim != 2 or q.shape[1] != k.shape[1] or b.shape != k.shape[:1] or not q.size:
+            raise ValueError(
+                f"q, k and log_weights must have shapes (m, d), (N, d) and (N,), got {q.shape}, {k.shape} "
+                f"and {b.shape}."
+            )
+        number = isinstance(self.beta, int | float | np.integer | np.floating)
+        if not (number and math.isfinite(self.beta) and self.beta >= 0):
+            raise ValueError(f"beta must be a finite number >= 0, got {self.beta!r}: an inverse temperature.")
+        for name, value in (("q", q), ("k", k), ("beta", float(self.beta)), ("log_weights", b)):
+            object.__setattr__(self, name, value)
+        if not math.isfinite(self.logit_error):
+            raise ValueError("The logits overflow: scale q, k or beta down.")
+
+    @property
+    def logit_error(self) -> float:
+        """What rounding of the logits can change in a row of the softmax (l1, proved)."""
+        return logit_error(self.q, self.k, self.beta, self.log_weights)
+
+    @property
+    def aggregate_error(self) -> float:
+        """What rounding can change in a row of an aggregated matrix (l1, proved)."""
+        return aggregate_error(self.q, self.k, self.beta, self.log_weights)
+
+    def __repr__(self) -> str:
+        return (
+            f"PointAttention({len(self.q)} x {len(self.k)} points, d={self.q.shape[1]}, beta={self.beta:g})"
+        )
 
     def logits(self, rows: np.ndarray | slice) -> np.ndarray:
         """Logits of some rows, shape (rows, N), shifted so that the largest is 0."""
@@ -48,15 +84,35 @@ class PointAttention:
 
     def blocks(self) -> Iterator[slice]:
         """Slices that cover all rows."""
-        return (slice(i, i + BLOCK) for i in range(0, len(self.q), BLOCK))
+        height = max(BLOCK // len(self.k), 1)
+        return (slice(i, i + height) for i in range(0, len(self.q), height))
+
+
+def _real(name: str, value: object) -> np.ndarray:
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers.") from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} has NaN or infinite entries: drop those points first.")
+    return array
 
 
 def aggregate(attention: PointAttention, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The matrix A[rows] P for the cluster map P of ``labels`` (N,), shape (rows, clusters)."""
-    count = int(labels.max()) + 1
-    clusters = np.zeros((len(labels), count))
-    clusters[np.arange(len(labels)), labels] = 1
-    return attention.rows(rows) @ clusters
+    """The matrix A[rows] P for the cluster map P of ``labels`` (N,), shape (rows, clusters).
+
+    Every number 0, ..., max(labels) occurs among the labels.
+    """
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], np.arange(int(labels.max()) + 1))
+    height = max(BLOCK // len(labels), 1)
+    parts = (attention.rows(rows[i : i + height])[:, order] for i in range(0, len(rows), height))
+    return np.concatenate([np.add.reduceat(part, starts, axis=1) for part in parts])
+
+
+def nearest(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Index of the nearest of ``points`` for every target."""
+    return cKDTree(points).query(targets)[1]
 
 
 def bernstein(square: np.ndarray) -> float:
@@ -167,11 +223,14 @@ def _taper(count: int, flat: float) -> np.ndarray:
 
 
 def certified_error(attention: PointAttention, left: np.ndarray, right: np.ndarray) -> float:
-    """max_i ||A_i - left_i right'||_1, verified block by block (kind ``rank-upper``)."""
+    """max_i ||A_i - left_i right'||_1, verified block by block (kind ``rank-upper``).
+
+    The subjects are the computed logits; ``logit_error`` brings the bound back to the exact ones.
+    """
     worst = 0.0
     for block in attention.blocks():
         claim = {"rank": left.shape[1], "error": 2.0}
         witness = {"U": left[block], "W": right.T}
         subject = {"logits": attention.logits(block)}
         worst = max(worst, Certificate("rank-upper", claim, witness, subject).verify().bound)
-    return worst
+    return math.nextafter(worst + attention.logit_error, math.inf)

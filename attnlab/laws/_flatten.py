@@ -40,7 +40,9 @@ def flattened(matrix: np.ndarray, eps: float) -> Certificate | None:
             proved = math.ceil(size - level**2 * lengths.max() * (1 + 1e-9))
             if proved > best:
                 best, found = proved, (rows.copy(), right)
-            columns = columns * (lengths.mean() / np.maximum(lengths, 1e-300)) ** COLUMN_POWER
+            columns = (
+                columns * np.clip(lengths.mean() / np.maximum(lengths, 1e-300), 1e-3, 1e3) ** COLUMN_POWER
+            )
             leverage = (u[:, :size] ** 2).sum(1) / rows
             rows = rows * leverage**ROW_POWER
             rows /= rows.sum()

@@ -8,13 +8,13 @@ from rich.console import Console
 
 from ..certify import Certificate
 from ._finite import (
-    ROUNDING,
     PointAttention,
     aggregate,
     bernstein,
     certified_error,
     least_rank,
     lower_certificate,
+    nearest,
     row_space,
     sharpen,
 )
@@ -23,7 +23,7 @@ from ._flatten import flattened
 LLOYD = 4  # refinements of the cells
 MOST_LANDMARKS = 1536
 SHARPEN_UP_TO = 2**22  # entries; a dozen passes over the matrix for each rank tried
-FINE = 768  # size of the matrix whose spectrum is flattened
+FINE, FINE_SHARE = 768, 8  # size of the matrix whose spectrum is flattened: at most, and per cell
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class PointBracket:
     Attributes:
         lower, upper: proved ends. eps: the error in max-row l1 norm.
         upper_error: the error of the rank-``upper`` matrix, verified in blocks of rows.
-        lower_certificate: kind ``rank-lower`` or ``rank-lower-psd``, about an aggregated matrix (see
-            ``laws._finite``).
+        lower_certificate: kind ``rank-lower`` or ``rank-lower-psd``, about an aggregated matrix.
+        rounding: proved l1 distance, row by row, of that matrix from the exact aggregated one, so
+            that ``lower_certificate.verify().bound - rounding > eps``.
     """
 
     eps: float
@@ -42,6 +43,7 @@ class PointBracket:
     upper: int
     upper_error: float
     lower_certificate: Certificate
+    rounding: float
 
     def __repr__(self) -> str:
         return f"PointBracket({self.lower} <= r_eps <= {self.upper}; eps={self.eps:g}, certified)"
@@ -53,6 +55,8 @@ def sphere_points(d: int, n: int, beta: float, rng: np.random.Generator) -> Poin
     >>> sphere_points(3, 10, 4.0, np.random.default_rng(0)).q.shape
     (10, 3)
     """
+    if int(d) != d or d < 1 or int(n) != n or n < 1:
+        raise ValueError(f"d and n must be integers >= 1, got {d} and {n}.")
     points = rng.normal(size=(n, d))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     return PointAttention(points, points, float(beta), np.zeros(n))
@@ -61,13 +65,16 @@ def sphere_points(d: int, n: int, beta: float, rng: np.random.Generator) -> Poin
 def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
     """Bracket the eps-rank: cells or a flattened spectrum below, principal directions above.
 
-    No n x n array is held: a lower end costs one s x n block of rows for each s tried, an upper
-    end a few passes over blocks of rows. For matrices that fit in memory ``attnlab.rank`` is
-    sharper.
+    No n x n array is held: a lower end costs s rows for each s tried, an upper end a few passes
+    over blocks of rows; what is stored is n x (landmarks), about six times the lower end and at most
+    n / 2. For matrices that fit in memory ``attnlab.rank`` is sharper.
 
     Arguments:
         attention: the points; n up to a few thousand is practical.
         eps: error in max-row l1 norm, in (0, 1).
+
+    Raises:
+        ValueError: eps out of range (bad points are refused by ``PointAttention``).
 
     >>> rng = np.random.default_rng(0)
     >>> point_bracket(sphere_points(2, 50, 4.0, rng), 0.3)
@@ -75,22 +82,27 @@ def point_bracket(attention: PointAttention, eps: float) -> PointBracket:
     """
     if not 0 < eps < 1:
         raise ValueError(f"eps must be between 0 and 1, got {eps}: it is an l1 error, e.g. 0.2.")
+    if not isinstance(attention, PointAttention):
+        raise ValueError("attention must be a PointAttention: wrap q, k, beta, log_weights in one.")
     with Console(stderr=True).status(f"point_bracket: {len(attention.q)} x {len(attention.k)}"):
         return _bracket(attention, eps)
 
 
 def _bracket(attention: PointAttention, eps: float) -> PointBracket:
     lower, certificate = best_lower(attention, eps, lower_certificate(_largest_square(attention, eps)))
-    order = farthest_first(attention.q, min(len(attention.q), MOST_LANDMARKS))
+    order = farthest_first(
+        attention.q, min(max(len(attention.q) // 2, 256), MOST_LANDMARKS, len(attention.q))
+    )
     upper, error = len(attention.q), 0.0
     count = max(6 * lower, 256)
+    limit = eps * (1 - 1e-9) - attention.logit_error
     while True:
         right, left = row_space(attention, order[:count])
-        found = least_rank(attention, left, right, eps * (1 - 1e-9))
+        found = least_rank(attention, left, right, limit)
         if found is not None:
             factors = left[:, : found[0]] * found[1], right[:, : found[0]]
             if len(attention.q) * len(attention.k) <= SHARPEN_UP_TO:
-                factors = sharpen(attention, right, left, eps * (1 - 1e-9), found[0]) or factors
+                factors = sharpen(attention, right, left, limit, found[0]) or factors
             measured = certified_error(attention, *factors)
             if measured <= eps:
                 upper, error = factors[0].shape[1], measured
@@ -98,20 +110,21 @@ def _bracket(attention: PointAttention, eps: float) -> PointBracket:
         if count >= len(order):
             break
         count = min(2 * count, len(order))
-    return PointBracket(float(eps), lower, upper, error, certificate)
+    return PointBracket(float(eps), lower, upper, error, certificate, attention.aggregate_error)
 
 
 def best_lower(attention: PointAttention, eps: float, cells: Certificate) -> tuple[int, Certificate]:
     """The better proved lower end of two: by cells, and by a flattened spectrum of a finer matrix."""
-    if max(len(attention.q), len(attention.k)) <= FINE:
+    size = min(FINE, max(FINE_SHARE * (cells.claim["rank"] + 1), FINE // 3))
+    if max(len(attention.q), len(attention.k)) <= size:
         matrix = attention.rows(slice(None))
     else:
-        matrix = _square(attention, farthest_first(attention.k, min(FINE, len(attention.k))))
+        matrix = _square(attention, farthest_first(attention.k, min(size, len(attention.k))))
     best = 1, cells
     for certificate in (cells, flattened(matrix, eps)):
         if certificate is None or certificate.claim["rank"] < best[0]:
             continue
-        if certificate.verify().bound > eps + ROUNDING:
+        if certificate.verify().bound > eps + attention.aggregate_error:
             best = certificate.claim["rank"] + 1, certificate
     return best
 
@@ -133,14 +146,14 @@ def _largest_square(attention: PointAttention, eps: float) -> np.ndarray:
     low, high = 1, 2
     while high <= len(order):
         square = _square(attention, order[:high])
-        if bernstein(square) <= eps + 2 * ROUNDING:
+        if bernstein(square) <= eps + 2 * attention.aggregate_error:
             break
         best, low, high = square, high, max(high + 1, math.ceil(1.5 * high))
     high = min(high, len(order) + 1)
     while high - low > 1:
         middle = (low + high) // 2
         square = _square(attention, order[:middle])
-        if bernstein(square) > eps + 2 * ROUNDING:
+        if bernstein(square) > eps + 2 * attention.aggregate_error:
             best, low = square, middle
         else:
             high = middle
@@ -150,18 +163,13 @@ def _largest_square(attention: PointAttention, eps: float) -> np.ndarray:
 def _square(attention: PointAttention, seeds: np.ndarray) -> np.ndarray:
     """Cells around the seeds, evened out by Lloyd's iteration; one query near each centre."""
     points, centres = attention.k, attention.k[seeds]
-    labels = _closest(centres, points)
+    labels = nearest(centres, points)
     for _ in range(LLOYD):
         counts = np.maximum(np.bincount(labels, minlength=len(seeds)), 1)
         sums = [np.bincount(labels, column, minlength=len(seeds)) for column in points.T]
         centres = np.stack(sums, 1) / counts[:, None]
-        labels = _closest(centres, points)
+        labels = nearest(centres, points)
     labels = np.unique(labels, return_inverse=True)[1]
     counts = np.bincount(labels)
     centres = np.stack([np.bincount(labels, column) / counts for column in points.T], 1)
-    return aggregate(attention, _closest(attention.q, centres), labels)
-
-
-def _closest(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Index of the nearest of ``points`` for every target."""
-    return ((points**2).sum(1) - 2 * targets @ points.T).argmin(1)
+    return aggregate(attention, nearest(attention.q, centres), labels)

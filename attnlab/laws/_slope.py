@@ -46,7 +46,10 @@ def fit_slope(
     >>> fit_slope([1, 2, 4, 8], [3, 6, 12, 24])
     SlopeFit(1.0000, 95% bootstrap [1.0000, 1.0000])
     """
-    x, y = np.asarray(x, float), np.asarray(y, float)
+    try:
+        x, y = np.asarray(x, float), np.asarray(y, float)
+    except (TypeError, ValueError):
+        raise ValueError("x and y must be vectors of real numbers.") from None
     if x.shape != y.shape or x.ndim != 1 or x.size < 3 or np.unique(x).size < 2:
         raise ValueError(
             f"x and y must be vectors of one length >= 3 with two distinct x; "
@@ -57,6 +60,8 @@ def fit_slope(
             raise ValueError(f"{name} must be positive and finite: drop points where the rank is 0.")
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level}; use 0.95.")
+    if resamples < 1:
+        raise ValueError(f"resamples must be >= 1, got {resamples}; use 2000.")
     u, v = np.log(x), np.log(y)
     centred = u - u.mean()
     row = centred / (centred @ centred)

@@ -3,9 +3,12 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from flint import arb, ctx
 
 from ._canonical import PRECISION, estimate_l1_error, l1_error, polynomial_dimension
+
+LEAST_EPS = 1e-12
 
 
 @dataclass(frozen=True)
@@ -13,8 +16,7 @@ class SphereBracket:
     """Certified bracket on the eps-rank of self-attention over the uniform sphere.
 
     Attributes:
-        lower, upper: ranks; every kernel of rank below ``lower`` errs by more than ``eps``, and
-        some
+        lower, upper: ranks; every kernel of rank below ``lower`` errs by more than ``eps``, and some
             kernel of rank ``upper`` errs by at most ``eps``.
         lower_degree: harmonics up to this degree carry the lower end (-1: none).
         upper_degree: degree of the polynomial behind the upper end (-1: the zero kernel).
@@ -61,7 +63,8 @@ def sphere_bracket(d: int, beta: float, eps: float) -> SphereBracket:
     Arguments:
         d: dimension of the ambient space, at least 2.
         beta: inverse temperature, finite and >= 0 (points have norm 1).
-        eps: error in max-row l1 norm, > 0; from 1 on the bracket is [0, 0].
+        eps: error in max-row l1 norm, at least 1e-12 (the degree is chosen in float64); from 1 on
+            the bracket is [0, 0].
 
     Raises:
         ValueError: an argument out of range.
@@ -69,12 +72,12 @@ def sphere_bracket(d: int, beta: float, eps: float) -> SphereBracket:
     >>> sphere_bracket(3, 16.0, 0.1)
     SphereBracket(57 <= r_eps <= 121; d=3, beta=16, eps=0.1, certified)
     """
-    if int(d) != d or d < 2:
-        raise ValueError(f"d must be an integer >= 2, got {d}: the sphere of R^d needs two dimensions.")
+    if not isinstance(d, int | np.integer) or d < 2:
+        raise ValueError(f"d must be an integer >= 2, got {d!r}: the sphere of R^d needs two dimensions.")
     if not (math.isfinite(beta) and beta >= 0):
         raise ValueError(f"beta must be finite and >= 0, got {beta}: use an inverse temperature.")
-    if not (math.isfinite(eps) and eps > 0):
-        raise ValueError(f"eps must be finite and > 0, got {eps}: it is an l1 error, e.g. 0.1.")
+    if not (math.isfinite(eps) and eps >= LEAST_EPS):
+        raise ValueError(f"eps must be finite and >= {LEAST_EPS:g}, got {eps}: it is an l1 error, e.g. 0.1.")
     d, beta, eps = int(d), float(beta), float(eps)
     lower, lower_degree = _lower(d, beta, eps)
     upper_degree, error = _upper_degree(d, beta, eps)

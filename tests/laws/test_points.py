@@ -1,5 +1,7 @@
 """Brackets of finite point sets: against dense linear algebra and independent certificates."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,6 +82,37 @@ def test_many_sphere_points_approach_the_continuum():
     assert closed.lower <= finite.upper
     assert finite.upper <= 1.2 * closed.upper
     assert finite.lower >= 0.8 * closed.lower
+
+
+def test_thousands_of_points_take_less_memory_than_their_matrix():
+    points = sphere_points(2, 2304, 64.0, np.random.default_rng(0))
+    tracemalloc.start()
+    try:
+        bracket = point_bracket(points, 0.5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2304**2 * 8
+    assert 15 <= bracket.lower <= bracket.upper <= 27
+
+
+def test_ends_include_the_rounding_of_the_matrices():
+    for bracket, eps in (
+        (ball_bracket(1, 100.0, 0.3), 0.3),
+        (point_bracket(sphere_points(2, 40, 9.0, np.random.default_rng(0)), 0.2), 0.2),
+    ):
+        assert 0 < bracket.rounding < 1e-11
+        assert bracket.lower_certificate.verify().bound - bracket.rounding > eps
+        assert bracket.upper_error <= eps
+
+
+def test_extreme_temperatures():
+    cold = point_bracket(PointAttention(np.eye(6), np.eye(6), 1e9, np.zeros(6)), 0.5)
+    assert (cold.lower, cold.upper) == (6, 6)
+    scattered = np.random.default_rng(0).normal(size=(6, 2))
+    assert point_bracket(PointAttention(scattered, scattered, 1e9, np.zeros(6)), 0.1).lower >= 1
+    hot = ball_bracket(1, 1e-3, 0.1)
+    assert (hot.lower, hot.upper) == (1, 1)
 
 
 def test_coincident_points_have_rank_one():
@@ -169,6 +202,9 @@ def test_flattened_spectrum_approaches_the_continuum():
         ((1, 4.0, 1.0), "eps"),
         ((2, 1e6, 0.1), "smaller beta"),
         ((3, 1e4, 0.1), "smaller beta"),
+        ((2.5, 4.0, 0.1), "d must"),
+        ((1, np.nan, 0.1), "beta"),
+        ((1, 4.0, np.nan), "eps"),
     ],
 )
 def test_bad_input(arguments, word):
@@ -179,3 +215,7 @@ def test_bad_input(arguments, word):
 def test_bad_eps():
     with pytest.raises(ValueError, match="eps"):
         point_bracket(sphere_points(2, 5, 1.0, np.random.default_rng(0)), 0.0)
+    with pytest.raises(ValueError, match="PointAttention"):
+        point_bracket(np.eye(3), 0.1)
+    with pytest.raises(ValueError, match="d and n"):
+        sphere_points(0, 5, 1.0, np.random.default_rng(0))

@@ -39,6 +39,7 @@ def test_same_seed_same_interval_and_units_do_not_matter():
     ("x", "y", "word"),
     [
         ([1, 2], [1, 2], "length >= 3"),
+        (["a"] * 3, [1, 2, 3], "real numbers"),
         ([1, 1, 1], [1, 2, 3], "distinct"),
         ([1, 2, 3], [1, 0, 3], "y must be positive"),
         ([1, 2, np.nan], [1, 1, 3], "x must be positive"),
@@ -50,5 +51,7 @@ def test_bad_input(x, y, word):
 
 
 def test_bad_level():
+    with pytest.raises(ValueError, match="resamples"):
+        fit_slope([1, 2, 4], [1, 2, 4], resamples=0)
     with pytest.raises(ValueError, match="level"):
         fit_slope([1, 2, 4], [1, 2, 4], level=1.5)

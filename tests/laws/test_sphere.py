@@ -47,6 +47,11 @@ def test_ends_are_ordered_and_monotone_in_eps(d, beta, eps):
     assert looser.upper <= bracket.upper
 
 
+def test_smallest_eps_allowed():
+    bracket = sphere_bracket(3, 4.0, 1e-12)
+    assert bracket.lower <= bracket.upper <= 1.1 * bracket.lower
+
+
 def test_degenerate_cases():
     flat = sphere_bracket(4, 0.0, 0.1)
     assert (flat.lower, flat.upper) == (1, 1)
@@ -127,7 +132,8 @@ def test_dimension_is_the_number_of_harmonics():
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [((1, 1.0, 0.1), "d "), ((2.5, 1.0, 0.1), "d "), ((3, -1.0, 0.1), "beta"),
-     ((3, math.inf, 0.1), "beta"), ((3, 1.0, 0.0), "eps"), ((3, 1.0, math.nan), "eps")],
+     ((3, math.inf, 0.1), "beta"), ((3, 1.0, 1e-30), "eps"), (("3", 1.0, 0.1), "d "),
+     ((math.nan, 1.0, 0.1), "d "), ((3, 1.0, 0.0), "eps"), ((3, 1.0, math.nan), "eps")],
 )  # fmt: skip
 def test_bad_input(arguments, name):
     with pytest.raises(ValueError, match=name):
