@@ -3,12 +3,15 @@
 A vertex of a sum of polytopes is a choice of one vertex in each whose normal cones meet in an open set.
 The polytopes are added one at a time; for every vertex of the partial sum and every vertex of the
 next polytope a small linear program looks for a direction in both cones. Its solution is rounded to
-integers and tested exactly. A cone too thin to be found costs a vertex, never correctness.
+integers and tested exactly. A cone too thin to be found costs a vertex, never correctness. In the plane
+everything is exact: cones are the gaps between the outer normals of all edges, sorted by angle.
 """
 
 import time
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cmp_to_key
+from math import gcd
 
 import numpy as np
 from scipy.optimize import linprog
@@ -30,6 +33,8 @@ def exposing_directions(supports: Sequence[Sequence[Point]], deadline: float) ->
         return [(1,) * dim]
     if dim == 1:
         return [(1,), (-1,)]
+    if dim == 2:
+        return _between_normals(moving)
     corners = [_vertices(s, deadline) for s in moving]
     start: Point = tuple(3**i for i in range(dim))
     cells: list[tuple[np.ndarray, Point]] = [(np.zeros((0, dim), dtype=object), start)]
@@ -46,6 +51,51 @@ def exposing_directions(supports: Sequence[Sequence[Point]], deadline: float) ->
                     grown.append((more, inside))
         cells = grown
     return [u for _, u in cells]
+
+
+def _between_normals(supports: Sequence[Sequence[Point]]) -> list[Point]:
+    """In the plane: one direction between any two neighbouring outer normals of edges."""
+    normals: set[Point] = set()
+    for support in supports:
+        hull = _hull(sorted(set(support)))
+        for a, b in zip(hull, [*hull[1:], hull[0]], strict=True):
+            x, y = b[1] - a[1], a[0] - b[0]
+            normals.add((x // gcd(x, y), y // gcd(x, y)))
+    turning = sorted(normals, key=cmp_to_key(_by_angle))
+    between = []
+    for a, b in zip(turning, [*turning[1:], turning[0]], strict=True):
+        quarter = -a[1], a[0]
+        between.append((a[0] + b[0], a[1] + b[1]) if _cross(a, b) > 0 else quarter)
+    return between
+
+
+def _hull(points: Sequence[Point]) -> list[Point]:
+    """Corners of the convex hull of sorted points in the plane, counter-clockwise (monotone chain)."""
+    halves = []
+    for sequence in (points, points[::-1]):
+        half: list[Point] = []
+        for p in sequence:
+            while len(half) > 1 and _cross(_minus(half[-1], half[-2]), _minus(p, half[-2])) <= 0:
+                half.pop()
+            half.append(p)
+        halves += half[:-1]
+    return halves
+
+
+def _by_angle(a: Point, b: Point) -> int:
+    """Order by angle in [0, 2 pi)."""
+    upper = [p[1] > 0 or (p[1] == 0 and p[0] > 0) for p in (a, b)]
+    if upper[0] != upper[1]:
+        return -1 if upper[0] else 1
+    return -1 if _cross(a, b) > 0 else int(_cross(a, b) < 0)
+
+
+def _cross(a: Point, b: Point) -> int:
+    return a[0] * b[1] - a[1] * b[0]
+
+
+def _minus(a: Point, b: Point) -> Point:
+    return a[0] - b[0], a[1] - b[1]
 
 
 def _vertices(support: Sequence[Point], deadline: float) -> list[Point]:
