@@ -3,6 +3,7 @@
 from ._attention import attention as attention
 from ._bracket import bracket as bracket
 from ._bracket import brackets as brackets
+from ._bracket import focused_profile as focused_profile
 from ._constructions import cross as cross
 from ._constructions import row_cover as row_cover
 from ._constructions import truncated_svd as truncated_svd
@@ -22,6 +23,7 @@ __all__ = [
     "brackets",
     "cross",
     "error_profile",
+    "focused_profile",
     "row_cover",
     "svd_tail",
     "truncated_svd",

@@ -1,6 +1,6 @@
 """The tightest bracket on r_eps: search is spent only on ranks that can still move an end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ._descend import LANES
 from ._effort import effort_named
 from ._explorer import Explorer, seed_of
-from ._profile import RankBracket, check_eps, profile_of
+from ._profile import ErrorProfile, RankBracket, check_eps, profile_of
 from ._target import Logits, target
 
 
@@ -39,19 +39,47 @@ def brackets(
     >>> [b.upper for b in brackets(np.ones((4, 4)) / 4, [0.1, 1.5], effort="fast")]
     [1, 0]
     """
+    profile = focused_profile(A, eps, key=key, effort=effort)
+    return [profile.bracket(e) for e in eps]
+
+
+def focused_profile(
+    A: ArrayLike | Logits,
+    eps: Sequence[float],
+    *,
+    key: Any = None,
+    effort: str = "normal",
+    report: Callable[[str], None] | None = None,
+) -> ErrorProfile:
+    """An error profile whose search is spent on the ranks where it crosses the tolerances.
+
+    It holds every rank that got a certificate; ``.bracket(e)`` is then as tight as ``bracket(A, e)``
+    for each of these tolerances, and valid for any other.
+
+    Arguments:
+        A, key, effort: as in ``bracket``.
+        eps: tolerances, each 0 < eps < 2.
+        report: called with a line on what is being searched, for progress displays.
+
+    Raises:
+        ValueError: invalid A, eps or effort.
+
+    >>> focused_profile(np.eye(8), [0.5], effort="fast").bracket(0.5)
+    RankBracket(r_0.5 = 8, certified)
+    """
     wanted = [check_eps(e) for e in eps]
     if not wanted:
         raise ValueError("eps is empty: give at least one tolerance.")
-    explorer = Explorer(target(A), effort_named(effort), seed_of(key))
+    explorer = Explorer(target(A), effort_named(effort), seed_of(key), report)
     inner = [e for e in wanted if e < 1]
     if explorer.line is not None:
         for e in inner:
             _bisect_line(explorer, e)
     _locate(explorer, [e for e in inner if not _closed(explorer, e)])
     _lower_ends(explorer, inner)
-    ranks = sorted({0, min(explorer.target.full.shape), *explorer.lower, *explorer.upper})
-    profile = profile_of(explorer, ranks)
-    return [profile.bracket(e) for e in wanted]
+    return profile_of(
+        explorer, sorted({0, min(explorer.target.full.shape), *explorer.lower, *explorer.upper})
+    )
 
 
 def _least_upper(explorer: Explorer, eps: float) -> int:

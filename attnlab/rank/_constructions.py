@@ -25,10 +25,14 @@ def row_cover(matrix: ArrayLike, rank: int) -> tuple[np.ndarray, np.ndarray]:
     >>> w.tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    a = np.asarray(matrix, np.float64)
+    return k_centre(np.asarray(matrix, np.float64), most=rank)
+
+
+def k_centre(a: np.ndarray, *, most: int | None = None, within: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """``row_cover`` with ``most`` rows, or as many as bring every row within ``within`` (l1)."""
     centres, nearest = [0], np.zeros(len(a), int)
     distance = np.abs(a - a[0]).sum(1)
-    while len(centres) < rank:
+    while len(centres) < most if most is not None else distance.max() > within:
         centres.append(int(distance.argmax()))
         fresh = np.abs(a - a[centres[-1]]).sum(1)
         nearest = np.where(fresh < distance, len(centres) - 1, nearest)

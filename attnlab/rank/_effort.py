@@ -22,7 +22,7 @@ class Effort:
 
 EFFORTS: dict[str, Effort] = {
     "fast": Effort(lower_steps=600, upper_steps=800, starts=2, polish=False, summing=False),
-    "normal": Effort(lower_steps=2500, upper_steps=3000, starts=4, polish=True, summing=False),
+    "normal": Effort(lower_steps=2500, upper_steps=3000, starts=4, polish=False, summing=False),
     "thorough": Effort(lower_steps=6000, upper_steps=12000, starts=8, polish=True, summing=True),
 }
 

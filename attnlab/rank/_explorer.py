@@ -7,6 +7,7 @@ a certificate that claims exactly what was proved. ``Explorer`` is what profile 
 import math
 import resource
 import time
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +28,16 @@ PSD_ROUNDS = 2  # a psd certificate is verified this often, each time claiming w
 class Explorer:
     """Best certificates per rank for one target; ``lower[k]`` and ``upper[k]`` bound a_{k+1}."""
 
-    def __init__(self, target: Target, effort: Effort, seed: int):
+    def __init__(
+        self,
+        target: Target,
+        effort: Effort,
+        seed: int,
+        report: Callable[[str], None] | None = None,
+    ):
         self.target = target
         self.effort = effort
+        self.report = report or (lambda line: None)
         self.rng = np.random.default_rng(seed)
         self.dtype = jnp.result_type(float)  # follows JAX's own float64 switch
         self.full_rank = min(target.matrix.shape)
@@ -84,6 +92,7 @@ class Explorer:
         if not len(ranks):
             return
         width = self.width(int(ranks.max()))
+        self.report(f"upper search: {len(ranks)} lanes, ranks {ranks.min()} to {ranks.max()}")
         found = search_upper(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
         self.steps += steps * len(ranks)
         for rank in np.unique(ranks):
@@ -96,6 +105,7 @@ class Explorer:
         if not len(ranks):
             return
         width = self.width(int(ranks.max()))
+        self.report(f"lower search: {len(ranks)} lanes, ranks {ranks.min()} to {ranks.max()}")
         found = search_lower(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
         self.steps += steps * len(ranks)
         for rank in np.unique(ranks):
@@ -116,6 +126,7 @@ class Explorer:
         assert self.line is not None
         for rank in ranks:
             if 0 < rank < self.full_rank and rank not in self.lower:
+                self.report(f"one-dimensional interaction: rank {rank}")
                 lower, upper = self.line.solve(rank)
                 self._certify("rank-lower-1d", rank, lower)
                 if upper is not None:

@@ -11,6 +11,8 @@ from ._effort import effort_named
 from ._explorer import Explorer, seed_of
 from ._target import Logits, target
 
+WIDE = 1.25  # ranks whose ends differ by more than this factor get a second round of starts
+
 
 class RankBracket(eqx.Module):
     """lower <= r_eps(A) <= upper, each end with the certificate that proves it.
@@ -114,12 +116,14 @@ def error_profile(
     explorer.construct(wanted)
     if explorer.line is not None:
         explorer.solve_line(inner)
-    open_ranks = [k for k in inner if explorer.upper_bound(k) > 1.001 * explorer.lower_bound(k)]
     starts = explorer.effort.starts
-    lanes = np.repeat(open_ranks, starts).astype(int), np.tile(np.arange(starts), len(open_ranks))
-    explorer.search_upper(*lanes, explorer.effort.upper_steps)
-    if explorer.line is None:
-        explorer.search_lower(*lanes, explorer.effort.lower_steps)
+    for attempt, ratio in enumerate((1.001, WIDE)):
+        ranks = [k for k in inner if explorer.upper_bound(k) > ratio * explorer.lower_bound(k)]
+        fresh = np.arange(starts) + attempt * starts
+        lanes = np.repeat(ranks, starts).astype(int), np.tile(fresh, len(ranks))
+        explorer.search_upper(*lanes, explorer.effort.upper_steps)
+        if explorer.line is None:
+            explorer.search_lower(*lanes, explorer.effort.lower_steps)
     return profile_of(explorer, wanted)
 
 
