@@ -177,7 +177,8 @@ def fuse(
         print(json.dumps(data))
         return
     size = f"exactly {result.lower}" if result.closed else f"{result.lower} to {result.upper}"
-    table = Table(title=f"{len(read)} heads with {result.terms} atoms as one head: {size} atoms")
+    terminal.print(f"{len(read)} heads with {result.terms} atoms in all, as one head: {size} atoms")
+    table = Table()
     for column in ("key (up to a shift)", "weight", "value"):
         table.add_column(column, justify="right")
     atoms = list(zip(keys_of(result.head), result.head.weights, result.head.values, strict=True))
@@ -188,7 +189,8 @@ def fuse(
         terminal.print(f"... and {len(atoms) - ROWS:,} more atoms (--json or --out for all)")
     terminal.print(
         f"lower end by {result.method}; the plain product has {result.product:,} atoms"
-        + (f"; certificates and fusion.json in {out}" if out else "")
+        + (f"; certificates and fusion.json in {out}" if out else ""),
+        soft_wrap=True,
     )
 
 

@@ -71,6 +71,7 @@ class Fusion:
             where the sum splits into independent parts.
         terms: head-atom terms of the sum.
         product: atoms of the plain product of the heads, equal keys merged.
+        vertices: the lower end that vertices alone give.
         window: number of keys in the window that was searched for a smaller head, if one was given.
     """
 
@@ -81,6 +82,7 @@ class Fusion:
     method: str
     terms: int
     product: int
+    vertices: int
     window: int | None = None
 
     @property
@@ -151,6 +153,7 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
         method="+".join(sorted({b.method for b in lowers if b.atoms > 1} or {"vertices"})),
         terms=sum(h.num_atoms for h in heads),
         product=prod(map(plain_product, parts)),
+        vertices=prod(f.vertices for f in found),
         window=None if keys is None else len(keys),
     )
 

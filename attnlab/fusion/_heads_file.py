@@ -90,6 +90,7 @@ def fusion_data(result: Fusion) -> dict[str, Any]:
         "method": result.method,
         "terms": result.terms,
         "product": result.product,
+        "vertices": result.vertices,
         "window": result.window,
         "head": {
             "keys": [[_number(x) for x in key] for key in keys_of(result.head)],

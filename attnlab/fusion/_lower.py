@@ -52,11 +52,13 @@ class Lower:
         certain: the best bound that multiplies with those of other parts.
         searched: the best bound by exhaustive search, if better (one part of a sum may use it).
         head: a smallest head of the part, if the search came upon one.
+        vertices: the bound by vertices alone.
     """
 
     certain: PartBound
     searched: PartBound | None
     head: Ratio | None
+    vertices: int
 
 
 def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
@@ -66,14 +68,15 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
     the part. The line itself is the first candidate in one variable.
     """
     best = _vertex_bound(part, deadline)
+    vertices = best.atoms
     if best.atoms >= top:
-        return Lower(best, None, None)
+        return Lower(best, None, None, vertices)
     lines = _lines(part, scale, deadline)
     for rows, reduced in lines:
         for bound in _root_bounds(part, rows, reduced):
             best = max(best, bound, key=lambda b: b.atoms)
             if best.atoms >= top:
-                return Lower(best, None, None)
+                return Lower(best, None, None, vertices)
     searched: PartBound | None = None
     for patience in (0.5, 1e9):  # a short try on every line, then as long as it takes
         for rows, reduced in sorted(lines, key=lambda item: length(item[1].blocks)):
@@ -83,10 +86,10 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
             if atoms > known:
                 searched = bound_of(part, reduced, rows, atoms, "exhaustive", data)
             if head is not None and rows is None:
-                return Lower(best, searched, head)
+                return Lower(best, searched, head, vertices)
             if atoms >= top or time.monotonic() > deadline:
-                return Lower(best, searched, None)
-    return Lower(best, searched, None)
+                return Lower(best, searched, None, vertices)
+    return Lower(best, searched, None, vertices)
 
 
 def _vertex_bound(part: Part, deadline: float) -> PartBound:
