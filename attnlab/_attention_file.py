@@ -120,11 +120,11 @@ def _choice(key: str | None, arrays: dict[str, Any], path: Path) -> tuple[str, l
     if "" in arrays:
         if key not in (None, "attention", "logits"):
             raise ValueError(f"{path.name} is one array: --key must be attention or logits, not {key!r}.")
-        return key or "attention", [""]
+        return ("logits" if key == "logits" else "attention"), [""]
     if key is None:
         for kind in KINDS:
             if all(name in arrays for name in kind.split(",")):
-                return kind, kind.split(",")
+                return kind, [str(name) for name in kind.split(",")]
         raise ValueError(
             f"{path.name} has neither attention, logits, nor q and k (it has {known}); "
             "name the array, e.g. --key attention=NAME."

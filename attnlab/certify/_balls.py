@@ -8,8 +8,8 @@ with or without fused multiply-add (Higham, "Accuracy and Stability of Numerical
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-
 from typing import Any
 
 import flint
@@ -182,3 +182,7 @@ class ArbBalls(Balls):
         upper = np.array([up(float(x.upper())) for x in entries]).reshape(rows, cols)
         return lower, upper
 
+
+def exact_in(arb: bool) -> Callable[[np.ndarray], Balls]:
+    """How to take float64 numbers as exact balls in the chosen arithmetic."""
+    return ArbBalls.exact if arb else FloatBalls.exact

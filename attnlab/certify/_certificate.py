@@ -11,6 +11,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,9 +135,9 @@ def load(path: str | os.PathLike[str]) -> Certificate:
         ValueError,
         EOFError,
         OSError,
-        zipfile.zlib.error,
+        zlib.error,
         KeyError,
-    ) as error:  # pyright: ignore[reportAttributeAccessIssue]
+    ) as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | CertificateError):
             raise
         raise CertificateError(

@@ -3,12 +3,12 @@
 Every checker recomputes a safe bound from subject and witness and compares the claim with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ._balls import ArbBalls, Balls, FloatBalls, down, gamma
+from ._balls import Balls, FloatBalls, down, exact_in, gamma
 from ._errors import InvalidWitness
 from ._subject import arb_precision, matrix_of
 from ._verdict import Verdict
@@ -20,7 +20,7 @@ def check_upper(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
     """Factors U (m, k) and W (k, N): the measured maximum row l1 error of A - U W, rounded up."""
     rank, error = claimed(claim)
     with arb_precision():
-        exact = ArbBalls.exact if arb else FloatBalls.exact
+        exact = exact_in(arb)
         a = matrix_of(subject, arb)
         m, n = a.shape
         if rank == 0:
@@ -57,7 +57,7 @@ def check_lower(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
 
 
 def _bernstein(a: Balls, rank: int, witness: Named, arb: bool) -> float:
-    exact = ArbBalls.exact if arb else FloatBalls.exact
+    exact = exact_in(arb)
     m, n = a.shape
     s = rank + 1
     r_mid = real(witness, "R", (n, s))
@@ -89,7 +89,7 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
     """
     rank, error = claimed(claim)
     with arb_precision():
-        exact = ArbBalls.exact if arb else FloatBalls.exact
+        exact = exact_in(arb)
         a = matrix_of(subject, arb)
         m, n = a.shape
         r_mid = real(witness, "R", (n, None))
@@ -124,7 +124,7 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
     return lower_verdict(rank, error, float(bound))
 
 
-def _smallest_sum(x: Balls, count: int, exact: Any) -> float:
+def _smallest_sum(x: Balls, count: int, exact: Callable[[np.ndarray], Balls]) -> float:
     """A lower bound on the sum of the ``count`` smallest eigenvalues of a symmetric ball matrix.
 
     With X = V D V' + F and ||V'V - I|| <= d, Ostrowski's theorem moves each eigenvalue of V D V' by

@@ -21,7 +21,7 @@ from typing import Any
 import flint
 import numpy as np
 
-from ._balls import UNIT, ArbBalls, Balls, FloatBalls, down
+from ._balls import UNIT, Balls, FloatBalls, down, exact_in
 from ._errors import InvalidWitness
 from ._rank import claimed, lower_verdict, real
 from ._subject import arb_precision, matrix_of, normalise_arb, softmax
@@ -53,7 +53,7 @@ def check_lower_1d(
         if (np.diff(q[index]) <= 0).any():
             raise InvalidWitness("rows must be in strictly increasing order of q.")
         model = _model(q, k, b, arb)
-        exact = ArbBalls.exact if arb else FloatBalls.exact
+        exact = exact_in(arb)
         lower, upper = (model @ exact(h[:, None])).entry_bounds()
         signs = np.where(np.arange(rank + 1) % 2 == 0, 1, -1)
         signs = signs * (1 if lower[index[0], 0] + upper[index[0], 0] >= 0 else -1)

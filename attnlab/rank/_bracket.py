@@ -140,12 +140,13 @@ def _locate(explorer: Explorer, tolerances: list[float]) -> None:
             (k, start)
             for e in tolerances
             for k in (_least_upper(explorer, e) - 1, _least_upper(explorer, e) - 2)
-            for start in range(explorer.effort.starts // 2)
+            for start in range(1, 1 + explorer.effort.starts // 2)
             if k > 0 and explorer.upper_bound(k) < 1.15 * e
         ]
         before = [_least_upper(explorer, e) for e in tolerances]
         if lanes:
-            explorer.search_upper(*zip(*lanes, strict=True), explorer.effort.upper_steps)
+            ranks_tried, starts_tried = np.array(lanes).T
+            explorer.search_upper(ranks_tried, starts_tried, explorer.effort.upper_steps)
         if before == [_least_upper(explorer, e) for e in tolerances]:
             break
 
@@ -170,6 +171,7 @@ def _lower_ends(explorer: Explorer, tolerances: list[float]) -> None:
         if not lanes:
             break
         before = [_greatest_lower(explorer, e) for e in tolerances]
-        explorer.search_lower(*zip(*sorted(lanes), strict=True), explorer.effort.lower_steps)
+        ranks_tried, starts_tried = np.array(sorted(lanes)).T
+        explorer.search_lower(ranks_tried, starts_tried, explorer.effort.lower_steps)
         if attempt and before == [_greatest_lower(explorer, e) for e in tolerances]:
             break

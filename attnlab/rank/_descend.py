@@ -43,6 +43,16 @@ class Problem(eqx.Module):
         """The smooth objective, and (exact objective, whether it can be trusted, next state)."""
 
 
+class Lanes(eqx.Module):
+    """What differs from lane to lane; every array has a leading lane axis outside ``vmap``."""
+
+    params: Any
+    state: Any
+    scales: Any
+    mask: jax.Array
+    rate: jax.Array
+
+
 class Descent(eqx.Module):
     """Best parameters, exact value and code of every lane; steps taken by each."""
 
@@ -89,25 +99,25 @@ def descend(
     padded = -(-count // LANES) * LANES
     take = np.arange(padded) % count  # idle lanes repeat real ones
     cast = lambda x: jnp.asarray(np.asarray(x)[take], dtype)  # noqa: E731
-    lanes = jax.tree.map(cast, (params, state, scales, mask, rates))
+    lanes = Lanes(*jax.tree.map(cast, (params, state, scales, mask, rates)))
     data = jnp.asarray(matrix, dtype)
     parts = []
     for start in range(0, padded, LANES):
         chunk = jax.tree.map(lambda x, s=start: x[s : s + LANES], lanes)
         with jax.default_matmul_precision("highest"):
-            parts.append(jax.device_get(_descend(problem, data, *chunk, jnp.asarray(steps, jnp.int32))))
+            parts.append(jax.device_get(_descend(problem, data, chunk, jnp.asarray(steps, jnp.int32))))
     best, value, first, diverged = jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
     code = np.where(value < first, LaneCode.IMPROVED, LaneCode.STALLED)
     return Descent(best, value, np.where(diverged, LaneCode.DIVERGED, code), steps)
 
 
 @eqx.filter_jit
-def _descend(problem, matrix, params, state, scales, mask, rates, steps):
-    return jax.vmap(lambda *lane: _lane(problem, matrix, *lane, steps))(params, state, scales, mask, rates)
+def _descend(problem, matrix, lanes, steps):
+    return jax.vmap(lambda lane: _lane(problem, matrix, lane, steps))(lanes)
 
 
-def _lane(problem, matrix, params, state, scales, mask, rate, steps):
-    dtype = matrix.dtype
+def _lane(problem, matrix, lane, steps):
+    params, state, mask, dtype = lane.params, lane.state, lane.mask, matrix.dtype
     adam = optax.scale_by_adam(b1=0.9, b2=0.99)
     gradient = jax.value_and_grad(problem.evaluate, has_aux=True)
 
@@ -120,8 +130,8 @@ def _lane(problem, matrix, params, state, scales, mask, rate, steps):
         better = finite & trusted & (exact < best[0])
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (exact, params, state), best)
         updates, memory = adam.update(grads, memory)
-        step = rate * jnp.minimum(1.0, 2 * (1 - progress)) * jnp.minimum(1.0, (i + 1) / 50).astype(dtype)
-        moved = jax.tree.map(lambda p, u, s: p - step * s * u, params, updates, scales)
+        step = lane.rate * jnp.minimum(1.0, 2 * (1 - progress)) * jnp.minimum(1.0, (i + 1) / 50).astype(dtype)
+        moved = jax.tree.map(lambda p, u, s: p - step * s * u, params, updates, lane.scales)
         # A lane that met a non-finite number goes back to its best iterate with a fresh memory.
         back = lambda new, old: jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)  # noqa: E731
         params, state = back((moved, state), best[1:])

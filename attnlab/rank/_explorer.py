@@ -7,6 +7,7 @@ a certificate that claims exactly what was proved. ``Explorer`` is what profile 
 import math
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..certify import Certificate
 from ._constructions import cross, row_cover, truncated_svd
+from ._descend import LaneCode
 from ._effort import Effort
 from ._lower import polish_lower, search_lower
 from ._one_dimensional import line
@@ -44,6 +46,7 @@ class Explorer:
         self.lower: dict[int, Certificate] = {}
         self.upper: dict[int, Certificate] = {}
         self.steps = 0
+        self.codes: Counter[str] = Counter()
         self.started = time.perf_counter()
         self.line = line(target.full)
         self._certify("rank-lower", 0, {})
@@ -93,8 +96,9 @@ class Explorer:
             return
         width = self.width(int(ranks.max()))
         self.report(f"upper search: {len(ranks)} lanes, ranks {ranks.min()} to {ranks.max()}")
-        found = search_upper(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
+        found, codes = search_upper(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
         self.steps += steps * len(ranks)
+        self.codes.update(LaneCode(c).name.lower() for c in codes)
         for rank in np.unique(ranks):
             candidates = [f for f, r in zip(found, ranks, strict=True) if r == rank]
             self._best_upper(int(rank), candidates)
@@ -106,8 +110,9 @@ class Explorer:
             return
         width = self.width(int(ranks.max()))
         self.report(f"lower search: {len(ranks)} lanes, ranks {ranks.min()} to {ranks.max()}")
-        found = search_lower(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
+        found, codes = search_lower(self.target.matrix, ranks, starts, steps, self.dtype, self.rng, width)
         self.steps += steps * len(ranks)
+        self.codes.update(LaneCode(c).name.lower() for c in codes)
         for rank in np.unique(ranks):
             candidates = [f for f, r in zip(found, ranks, strict=True) if r == rank]
             right, weights = min(
@@ -133,10 +138,11 @@ class Explorer:
                     self._certify("rank-upper", rank, upper)
 
     def cost(self) -> dict[str, float]:
-        """Seconds, lane steps, and the peak memory of the process in MB."""
+        """Seconds, lane steps, how lanes ended, and the peak memory of the process in MB."""
         return {
             "seconds": time.perf_counter() - self.started,
             "lane_steps": self.steps,
+            **{f"lanes_{code.name.lower()}": self.codes[code.name.lower()] for code in LaneCode},
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
 

@@ -36,7 +36,7 @@ class Pencil(Problem):
 
 def search_lower(
     matrix: np.ndarray, ranks: np.ndarray, starts: np.ndarray, steps: int, dtype, rng, width: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Search one witness (R, C) per lane.
 
     Arguments:
@@ -49,7 +49,8 @@ def search_lower(
         width: padded k + 1.
 
     Returns:
-        For every lane R (N, k+1) and C (N, m) in float64, C from a true inverse on the host.
+        For every lane R (N, k+1) and C (N, m) in float64, C from a true inverse on the host; and the
+        ``LaneCode`` of every lane.
     """
     m, n = matrix.shape
     lanes = len(ranks)
@@ -72,7 +73,7 @@ def search_lower(
     for i, rank in enumerate(ranks):
         l0, r0, z0 = (np.asarray(x[i], np.float64) for x in result.params)
         witnesses.append(complete(matrix, l0[: rank + 1], r0[:, : rank + 1], z0))
-    return witnesses
+    return witnesses, result.code
 
 
 def complete(matrix: np.ndarray, left, right, free) -> tuple[np.ndarray, np.ndarray]:

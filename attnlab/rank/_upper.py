@@ -21,13 +21,13 @@ class Factors(Problem):
 
 def search_upper(
     matrix: np.ndarray, ranks: np.ndarray, starts: np.ndarray, steps: int, dtype, rng, width: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Search one pair of factors per lane.
 
     Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it (which pays).
 
     Returns:
-        For every lane U (m, k), W (k, N) in float64.
+        For every lane U (m, k), W (k, N) in float64; and its ``LaneCode``.
     """
     m, n = matrix.shape
     lanes = len(ranks)
@@ -44,10 +44,8 @@ def search_upper(
     rates = np.take(RATES, starts % len(RATES))
     state = mask = np.ones((lanes, 1))
     result = descend(Factors(), matrix, (left, right), state, tuple(scales), mask, rates, steps, dtype)
-    return [
-        tuple(np.asarray(x, np.float64) for x in (result.params[0][i, :, :rank], result.params[1][i, :rank]))
-        for i, rank in enumerate(ranks)
-    ]  # pyright: ignore[reportReturnType]
+    u, w = (np.asarray(x, np.float64) for x in result.params)
+    return [(u[i, :, :rank], w[i, :rank]) for i, rank in enumerate(ranks)], result.code
 
 
 def polish_upper(matrix: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
