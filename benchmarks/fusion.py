@@ -1,8 +1,8 @@
 """Exact fusion against raw polynomial arithmetic on the same heads.
 
 Run: ``python benchmarks/fusion.py [--skip-sympy]``. The peer does the algebra alone: plain product of all
-heads, gcd of numerator and denominator, division, in python-flint. ``fuse`` also finds lower bounds, writes both
-certificates and has the checker confirm them. SymPy does the algebra for W_10. All in this process.
+heads, gcd of numerator and denominator, division, in python-flint. ``fuse`` also finds lower bounds, writes
+both certificates and has the checker confirm them. SymPy does the algebra for W_10. All in this process.
 """
 
 import argparse

@@ -56,8 +56,8 @@ def encode_heads(heads: Sequence[HeadData]) -> np.ndarray:
         [
             {
                 "exponents": [[_number(i) for i in e] for e in h.exponents],
-                "weights": [_fraction_text(w) for w in h.weights],
-                "values": [[_fraction_text(v) for v in row] for row in h.values],
+                "weights": [fraction_text(w) for w in h.weights],
+                "values": [[fraction_text(v) for v in row] for row in h.values],
             }
             for h in heads
         ]
@@ -176,8 +176,15 @@ def checked_blocks(items: Any, heads: Sequence[Ratio]) -> list[Block]:
 
 
 def text(data: Any) -> np.ndarray:
-    """JSON text in a zero-dimensional unicode array."""
-    return np.array(json.dumps(data, separators=(",", ":")))
+    """JSON text in a zero-dimensional unicode array.
+
+    Raises:
+        ValueError: integers too long for Python to write (more than about 4,300 digits).
+    """
+    try:
+        return np.array(json.dumps(data, separators=(",", ":")))
+    except ValueError:
+        raise ValueError("keys lead to integers of more than 4,300 digits; use smaller keys.") from None
 
 
 def untext(array: np.ndarray) -> Any:
@@ -220,7 +227,8 @@ def _number(value: int) -> int | str:
     return int(value) if value.bit_length() < 10_000 else hex(value)
 
 
-def _fraction_text(value: Fraction) -> str:
+def fraction_text(value: Fraction) -> str:
+    """Text that ``fraction`` reads back."""
     return f"{_number(value.numerator)}" + f"/{_number(value.denominator)}" * (value.denominator > 1)
 
 

@@ -15,13 +15,13 @@ prime factor of Q_b is a pole of this block and of no other. Coprimality: see ``
 Bounds of one part. ``vertices``: the Newton polytope of D is a Minkowski sum with that of Q, which has at
 least as many vertices; a vertex of Newt(Q) has exactly one vertex of each Newt(Q_b), so integer directions
 with different tuples of unique maximisers expose different vertices. ``radix``, ``ray``, ``exhaustive``:
-in one variable, see ``_fusion_line``.
+in one variable, see ``_fusion_line``. ``valuations`` and ``limits`` need no blocks, see ``_fusion_direct``.
 
 Product. Let x be the variables of one part and y the others. The coefficient D_s(y) of x^s in D is
-non-negative and divisible by the reduced denominator in y. ``vertices``, ``radix`` and ``ray`` use
+non-negative and divisible by the reduced denominator in y. All but ``exhaustive`` and ``limits`` use
 nothing else about a head, so they bound the atoms of every D_s, and by induction their product does.
 At fixed positive y, D is a single head for the first part plus a constant, so the number of different s is at
-least the bound of that part, whatever its method. Hence one part may use ``exhaustive``.
+least the bound of that part, whatever its method. Hence one part may use either of those two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,6 +46,7 @@ from ._fusion import (
     value_scale,
 )
 from ._fusion_coprime import coprime
+from ._fusion_direct import limit_bound, valuation_bound
 from ._fusion_line import exhaustive_bound, radix_bound, ray_bound
 from ._verdict import Verdict, failed
 
@@ -55,7 +56,10 @@ METHODS = {
     "radix": "equal masses in residue classes",
     "ray": "zeros on a ray",
     "exhaustive": "exhaustive search over supports",
+    "valuations": "poles at roots of unity of 2-power order",
+    "limits": "different limits along rays",
 }
+ALONE = {"exhaustive", "limits"}  # these bounds do not multiply with each other
 
 
 def check_lower(
@@ -75,8 +79,8 @@ def check_lower(
     groups = [[heads[h] for h in part["heads"]] for part in parts]
     if sum(map(_rank, groups)) != _rank(heads):
         raise InvalidWitness("The key differences of the parts are not independent.")
-    if sum(part["method"] == "exhaustive" for part in parts) > 1:
-        raise InvalidWitness("Only one part may be bounded by exhaustive search.")
+    if sum(part["method"] in ALONE for part in parts) > 1:
+        raise InvalidWitness("Only one part may be bounded by exhaustive search or by limits.")
     scale = value_scale(heads)
     atoms = prod(_bound(group, scale, part) for group, part in zip(groups, parts, strict=True))
 
@@ -94,6 +98,10 @@ def _bound(heads: Sequence[HeadData], scale: int, part: Mapping[str, Any]) -> in
     """The bound of one part, recomputed from its heads and its witness."""
     method, data = part["method"], part["data"]
     mapped = mapped_heads(heads, part["matrix"], part["divisor"])
+    if method == "valuations":
+        return valuation_bound(mapped, data)
+    if method == "limits":
+        return limit_bound(mapped, data)
     blocks = checked_blocks(part["blocks"], ratios(mapped, scale))
     if method == "exhaustive":  # uses N Q = P D only, so the fraction need not be reduced
         return exhaustive_bound(blocks, data)

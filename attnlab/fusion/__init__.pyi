@@ -1,6 +1,9 @@
 from ._box import Box as Box
 from ._exact import ExactHead as ExactHead
 from ._exact import exact_sigmoid_sum as exact_sigmoid_sum
+from ._fit import Fit as Fit
+from ._fit import fit as fit
+from ._fit import fit_many as fit_many
 from ._fuse import Fusion as Fusion
 from ._fuse import FusionCertificate as FusionCertificate
 from ._fuse import fuse as fuse

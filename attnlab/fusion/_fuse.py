@@ -67,8 +67,9 @@ class Fusion:
         upper: atoms of ``head``.
         head: a single head equal to the sum.
         certificate: the proofs of both ends.
-        method: which bound gave ``lower``: vertices, radix, ray, exhaustive, or several joined by "+"
-            where the sum splits into independent parts.
+        method: which bound gave ``lower``: vertices, radix, ray, exhaustive (or valuations and limits, where
+            keys lie too far apart for the others), or several joined by "+" where the sum splits into
+            independent parts.
         terms: head-atom terms of the sum.
         product: atoms of the plain product of the heads, equal keys merged.
         vertices: the lower end that vertices alone give.
@@ -165,6 +166,8 @@ def _reduced(parts: Sequence[Part]) -> Ratio:
 
 def _window(window: Any, parts: Sequence[Part], uppers: Sequence[Ratio]) -> list[Key]:
     """The keys of the window, after checking that some head fits into it."""
+    if not all(part.reduced.certain for part in parts):
+        raise ValueError("window cannot be searched: the keys of these heads lie too far apart for it.")
     ratio = _reduced(parts)
     known = add([_in_keys(part, u) for part, u in zip(parts, uppers, strict=True)])
     return usable_keys(window, ratio, max(int(x) for x in known.denominator.degrees()))

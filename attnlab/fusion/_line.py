@@ -13,14 +13,16 @@ from typing import Any
 
 import flint
 
-from ..certify._fusion import Block, Poly, Ratio, context
+from ..certify._fusion import Block, Poly, Ratio, context, fraction_text
 from ..certify._fusion_exhaustive import PRIME, exclude
 from ..certify._fusion_line import BUDGET as CHECKER_BUDGET
-from ..certify._fusion_line import DENSE, MOST_ATOMS, MOST_STEPS, line, negative_zeros, solutions
+from ..certify._fusion_line import MOST_ATOMS, MOST_STEPS, line, negative_zeros, solutions
 from ._positive import positive_combination
 
 SURVIVORS = 3000  # supports examined one by one before the search gives up
 NODES_PER_SECOND = 400_000
+LONGEST = 2**17  # degree of a denominator that is written out
+ROOTS = 2000  # degree up to which zeros are computed
 SMALL = 2048  # degrees up to which all orders of roots of unity are tried
 
 
@@ -61,10 +63,12 @@ def ray(blocks: Sequence[Block]) -> tuple[int, dict[str, Any]]:
     for step in sorted({d for s in steps if s for d in range(1, min(s, 10**4) + 1) if s % d == 0}):
         chosen = [i for i, s in enumerate(steps) if s and s % step == 0]
         contracted = [flint.fmpz_poly([int(c) for c in polys[i].coeffs()][::step]) for i in chosen]
+        if sum(f.degree() for f in contracted) > ROOTS:
+            continue
         points = _separators(contracted)
         atoms = 1 + negative_zeros(prod(contracted, start=flint.fmpz_poly([1])), points)
         if atoms > best[0]:
-            best = atoms, {"step": step, "blocks": chosen, "points": [str(s) for s in points]}
+            best = atoms, {"step": step, "blocks": chosen, "points": [fraction_text(s) for s in points]}
     return best
 
 
@@ -181,12 +185,12 @@ def _denominator(blocks: Sequence[Block]) -> Any:
     q = flint.fmpz_poly([1])
     for p in polys:
         q *= p
-    return q if q.degree() < DENSE else None
+    return q if q.degree() < LONGEST else None
 
 
 def _dense(poly: Poly) -> Any:
     """A polynomial in one variable written out, or ``None`` if its degree is too large."""
     terms = {int(e[0]): int(c) for e, c in poly.to_dict().items()}
-    if max(terms, default=0) >= DENSE:
+    if max(terms, default=0) >= LONGEST:
         return None
     return flint.fmpz_poly([terms.get(i, 0) for i in range(max(terms, default=0) + 1)])

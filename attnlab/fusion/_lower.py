@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from typing import Any
 
 from ..certify._fusion import Ratio, block_items
+from ..certify._fusion_direct import limit_bound, valuation_bound
 from ..certify._fusion_lower import count_vertices, terms
 from ._lattice import Key
 from ._line import directions, length, minimum, radices, ray
@@ -67,6 +68,8 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
     Restricting queries to a line cannot raise the number of atoms [M], so bounds in one variable hold for
     the part. The line itself is the first candidate in one variable.
     """
+    if not part.reduced.certain:
+        return _direct_bounds(part, deadline)
     best = _vertex_bound(part, deadline)
     vertices = best.atoms
     if best.atoms >= top:
@@ -100,11 +103,32 @@ def _vertex_bound(part: Part, deadline: float) -> PartBound:
     return bound_of(part, part.reduced, None, count_vertices(supports, data["directions"]), "vertices", data)
 
 
+def _direct_bounds(part: Part, deadline: float) -> Lower:
+    """Bounds that need no polynomials: valuations on the best of a few lines, limits along rays."""
+    empty = replace(part.reduced, blocks=(), mix=())
+    candidates = (
+        [None]
+        if len(part.lattice.basis) == 1
+        else [[u] for u in islice(directions(len(part.lattice.basis)), LINES)]
+    )
+    rows = max(candidates, key=lambda r: valuation_bound(part.mapped(r)[0], {}))
+    atoms = valuation_bound(part.mapped(rows)[0], {})
+    certain = bound_of(part, empty, rows, atoms, "valuations", {})
+    mapped = part.mapped()[0]
+    found = exposing_directions([list(h.exponents) for h in mapped], deadline)
+    data = {"directions": [list(u) for u in found]}
+    limits = bound_of(part, empty, None, limit_bound(mapped, data), "limits", data)
+    return Lower(certain, limits if limits.atoms > atoms else None, None, 1)
+
+
 def _root_bounds(part: Part, rows: list[Key] | None, reduced: Reduced) -> Iterator[PartBound]:
     """Bounds in one variable from zeros of the denominator: on the unit circle, and on a ray."""
     pairs = radices(reduced.blocks)
     if pairs:
         yield bound_of(part, reduced, rows, prod(n for _, n in pairs), "radix", {"pairs": pairs})
+    direct = valuation_bound(part.mapped(rows)[0], {})
+    if direct > prod(n for _, n in pairs):
+        yield bound_of(part, replace(reduced, blocks=(), mix=()), rows, direct, "valuations", {})
     atoms, data = ray(reduced.blocks)
     yield bound_of(part, reduced, rows, atoms, "ray", data)
 

@@ -25,12 +25,19 @@ class Reduced:
         blocks: sums of some heads in lowest terms.
         mix: integer combination of the numerators that is coprime to each denominator.
         substitutions: pairs (u, c) for ``certify._fusion_coprime``.
+        certain: False if exponents lie too far apart to look for common factors; then every head is a
+            block as it stands, and nothing is known about lowest terms.
     """
 
     heads: tuple[Ratio, ...]
     blocks: tuple[Block, ...]
     mix: tuple[int, ...]
     substitutions: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    certain: bool = True
+
+
+class TooFarApart(ValueError):
+    """Polynomials whose common factors cannot be looked for."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,16 @@ def split(heads: Sequence[HeadData], scale: int) -> list[Part]:
 
 
 def reduce(heads: Sequence[HeadData], scale: int) -> Reduced:
-    """The sum of the heads in lowest terms.
-
-    Raises:
-        ValueError: a common factor exists but its degree is too large.
-    """
+    """The sum of the heads in lowest terms, or as it stands if its exponents lie too far apart."""
     single = tuple(ratios(heads, scale))
+    try:
+        return _reduce(heads, single)
+    except TooFarApart:
+        mix = (1,) + (0,) * (len(single[0].numerators) - 1)
+        return Reduced(single, tuple(Block((i,), r) for i, r in enumerate(single)), mix, (), certain=False)
+
+
+def _reduce(heads: Sequence[HeadData], single: tuple[Ratio, ...]) -> Reduced:
     lowest = [_lowest(r) for r in single]
     finder = _Coprimality(len(heads[0].exponents[0]), len(single[0].numerators))
     group = list(range(len(single)))
@@ -96,17 +107,18 @@ def reduce(heads: Sequence[HeadData], scale: int) -> Reduced:
 
 
 def common_factor(a: Poly, b: Poly) -> Poly:
-    """A greatest common divisor; refuses polynomials too large to be divided."""
+    """A greatest common divisor.
+
+    Raises:
+        TooFarApart: the polynomials are too large to be divided, and were not shown to be coprime.
+    """
     step = [gcd(*map(int, column)) for column in zip(*a.to_dict(), *b.to_dict(), strict=True)]
     degrees = [max(int(x), int(y)) for x, y in zip(a.degrees(), b.degrees(), strict=True)]
     if all(d <= LARGEST_DEGREE * max(s, 1) for d, s in zip(degrees, step, strict=True)):
         return a.gcd(b)
     if _Coprimality(len(degrees), 1).proves(a, b, exact=False):
         return a.context().constant(1)
-    raise ValueError(
-        "The heads may share a factor, and their exponents lie too far apart to divide it out "
-        f"(more than {LARGEST_DEGREE} steps); use keys that are closer together."
-    )
+    raise TooFarApart
 
 
 class _Coprimality:
