@@ -3,6 +3,7 @@
 from ._dimension import polynomial_factors as polynomial_factors
 from ._dimension import row_cover as row_cover
 from ._dimension import svd_dimension as svd_dimension
+from ._floor import tau_floor as tau_floor
 from ._gauges import Coordinates as Coordinates
 from ._gauges import key_weight_gauge as key_weight_gauge
 from ._gauges import linear_gauge as linear_gauge
@@ -45,5 +46,6 @@ __all__ = [
     "smooth_residual",
     "svd_dimension",
     "tau",
+    "tau_floor",
     "translation_gauge",
 ]

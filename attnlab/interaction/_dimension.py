@@ -6,6 +6,7 @@ from math import factorial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..rank._constructions import k_centre
 from ._intrinsic import _matrix, intrinsic
 from ._residual import exact_tau, residual
 
@@ -40,7 +41,7 @@ def row_cover(attention: ArrayLike, eps: float) -> tuple[np.ndarray, np.ndarray]
     """Factors U (m, k), W (k, N) that replace each row by the nearest of k chosen rows of A.
 
     Rows are chosen farthest first in l1 until all are within eps, so k is at most the covering number
-    at eps/2. The pair is a witness of kind ``rank-upper``.
+    at eps/2; ``attnlab.rank.row_cover`` takes the rank instead. The pair is a witness of kind ``rank-upper``.
 
     >>> a = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
     >>> row_cover(a, 0.3)[1].tolist()
@@ -49,14 +50,7 @@ def row_cover(attention: ArrayLike, eps: float) -> tuple[np.ndarray, np.ndarray]
     a = _matrix(attention, "attention")
     if not eps > 0:
         raise ValueError(f"eps must be > 0, got {eps}: it is an l1 error.")
-    centres, nearest = [0], np.zeros(len(a), int)
-    distance = np.abs(a - a[0]).sum(1)
-    while distance.max() > eps:
-        centres.append(int(distance.argmax()))
-        fresh = np.abs(a - a[centres[-1]]).sum(1)
-        nearest = np.where(fresh < distance, len(centres) - 1, nearest)
-        distance = np.minimum(distance, fresh)
-    return np.eye(len(centres))[nearest], a[centres]
+    return k_centre(a, within=eps)
 
 
 def polynomial_factors(
@@ -83,12 +77,13 @@ def polynomial_factors(
     """
     x, y = _matrix(left, "left"), _matrix(right, "right")
     b = np.asarray(log_weights, np.float64)
-    if x.shape[1] != y.shape[1] or b.shape != (len(y),):
+    if x.shape[1] != y.shape[1] or b.shape != (len(y),) or not np.isfinite(b).all():
         raise ValueError(
-            f"left, right and log_weights must be (m, r), (N, r), (N,), got {x.shape}, {y.shape}, {b.shape}."
+            f"left, right and log_weights must be finite of shapes (m, r), (N, r), (N,), got {x.shape}, "
+            f"{y.shape}, {b.shape}."
         )
-    if degree < 0:
-        raise ValueError(f"degree must be >= 0, got {degree}.")
+    if not isinstance(degree, int | np.integer) or degree < 0:
+        raise ValueError(f"degree must be an integer >= 0, got {degree!r}.")
     u, w = _monomials(x, degree), _monomials(y, degree).T * np.exp(b - b.max())
     return u / (u @ w.sum(1))[:, None], w
 

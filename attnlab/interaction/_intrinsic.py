@@ -58,10 +58,22 @@ def intrinsic(attention: ArrayLike) -> np.ndarray:
     if (a <= 0).any():
         row, column = np.argwhere(a <= 0)[0]
         raise ValueError(
-            f"attention has {int((a <= 0).sum())} entries <= 0, the first at ({row}, {column}); "
-            "log A needs full support: pass full_support_block(attention).attention instead."
+            f"attention has {int((a <= 0).sum())} entries <= 0, the first at ({row}, {column}); log A needs "
+            f"full support: pass {_advice(a)}."
         )
     return double_centre(np.log(a))
+
+
+def _advice(a: np.ndarray) -> str:
+    """Which block to take instead, by name if there is one."""
+    try:
+        block = full_support_block(a)
+    except ValueError:
+        return "softmax probabilities without zeros (no block of late queries and early keys is free of them)"
+    return (
+        "full_support_block(attention).attention instead, here queries "
+        f"{block.first_query}..{len(a) - 1} and keys 0..{block.last_key}"
+    )
 
 
 def full_support_block(attention: ArrayLike, first_query: int | None = None) -> Block:
@@ -90,18 +102,23 @@ def full_support_block(attention: ArrayLike, first_query: int | None = None) -> 
     width = np.minimum.accumulate(leading[::-1])[::-1]
     if first_query is None:
         first_query = int(((a.shape[0] - np.arange(a.shape[0])) * width).argmax())
+    if not isinstance(first_query, int | np.integer):
+        raise ValueError(f"first_query must be an integer, got {first_query!r}.")
     if not 0 <= first_query < a.shape[0] or width[first_query] == 0:
         raise ValueError(
             f"There is no full-support block from query {first_query}: choose a later query, "
             "and order keys so that the masked ones come last."
         )
     block = a[first_query:, : width[first_query]]
-    return Block(block / block.sum(1, keepdims=True), first_query, int(width[first_query]) - 1)
+    return Block(block / block.sum(1, keepdims=True), int(first_query), int(width[first_query]) - 1)
 
 
 def _matrix(value: ArrayLike, name: str) -> np.ndarray:
     """A finite, non-empty float64 matrix."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be a matrix: its rows differ in length.") from None
     if array.ndim != 2 or array.size == 0 or array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be a non-empty real matrix, got {array.dtype} {array.shape}.")
     array = array.astype(np.float64)

@@ -20,6 +20,7 @@ from ._search import search
 
 STEPS = 800
 KAPPA_TOLERANCE = 1e-3  # relative gap at which the reported kappa stops being refined
+ROW_SUM = 1e-5  # float32 softmax rows pass
 SAME = 1e-3  # how far q k' may be from log A, relative to its size
 
 
@@ -81,12 +82,10 @@ class Profile:
         eps: scalar or shape (E,). ranks: shape (R,). All below: shape (R,) or (E, R).
         kappa, tau: of the best retained interaction found.
         term: (1 + kappa/(eps - tau)^2)^(r/2); ``inf`` where no interaction of that rank was found
-            with tau < eps, so that the bound is void.
-        native_kappa, native_tau, native_term: the same with native radii, for the best coordinate
-        or
+            with tau < eps, so that the bound is void. Where ``tau_floor`` >= eps there is none.
+        native_kappa, native_tau, native_term: the same with native radii, for the best coordinate or
             principal subspace of q and k; ``nan`` without q and k.
-        gain: native cost kappa/(eps - tau)^2 over the cost found; at least 1, ``inf`` where only
-        the
+        gain: native cost kappa/(eps - tau)^2 over the cost found; at least 1, ``inf`` where only the
             native bound is void, ``nan`` where both are.
         best_rank: the rank with the smallest term; 0 where all are void. Scalar or shape (E,).
         retained: the interactions behind the numbers, nested like the arrays.
@@ -120,10 +119,10 @@ class Profile:
 def profile(
     attention: ArrayLike,
     eps: float | Sequence[float],
-    ranks: Sequence[int],
+    ranks: int | Sequence[int],
     *,
     native: tuple[ArrayLike, ArrayLike] | None = None,
-    key: Array | None = None,
+    key: Array | int | None = None,
     steps: int = STEPS,
 ) -> Profile:
     """Minimise kappa(T) / (eps - tau(T))^2 over retained interactions T of each rank.
@@ -135,12 +134,12 @@ def profile(
     result is never worse than the native choice of the same rank.
 
     Arguments:
-        attention: shape (m, N), strictly positive rows that sum to 1.
+        attention: shape (m, N), strictly positive rows that sum to 1 (within 1e-5).
         eps: l1 error, in (0, 2); a scalar or several.
-        ranks: ranks r, each from 1 to min(m, N) - 1.
+        ranks: one or several ranks r, each from 1 to min(m, N) - 1.
         native: (q, k) of shapes (m, d), (N, d) with logits q k' up to row and column constants
             (put 1/sqrt(d) into q).
-        key: PRNG key for random starts.
+        key: PRNG key (or int) for random starts.
         steps: Adam steps of the search.
 
     Raises:
@@ -155,6 +154,11 @@ def profile(
     """
     c = intrinsic(attention)
     rank_list, eps_list = _checked(c, eps, ranks)
+    off = np.abs(np.asarray(attention, np.float64).sum(1) - 1).max()
+    if off > ROW_SUM:
+        raise ValueError(f"rows of attention must sum to 1, one is off by {off:.3g}: divide by the row sums.")
+    if not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps must be an integer >= 1, got {steps!r}; use {STEPS}.")
     starts = _starts(c, rank_list, native, key)
     natives = {r: _native_choices(c, r, native) for r in rank_list}
     with Console(stderr=True).status(f"profile: {len(rank_list) * len(eps_list)} cells"):
@@ -162,12 +166,16 @@ def profile(
     return _collect(c, np.asarray(eps, np.float64), rank_list, eps_list, found, natives)
 
 
-def _checked(c: np.ndarray, eps: object, ranks: Sequence[int]) -> tuple[list[int], list[float]]:
+def _checked(c: np.ndarray, eps: object, ranks: int | Sequence[int]) -> tuple[list[int], list[float]]:
     limit = min(c.shape) - 1
-    rank_list = [int(r) for r in np.atleast_1d(np.asarray(ranks))]
-    if not rank_list or min(rank_list) < 1 or max(rank_list) > limit:
-        raise ValueError(f"ranks must lie between 1 and min(m, N) - 1 = {limit}, got {rank_list}.")
-    values = np.asarray(eps, np.float64)
+    given = np.atleast_1d(np.asarray(ranks))
+    if given.dtype.kind not in "iu" or given.ndim > 1 or given.min(initial=1) < 1 or given.max() > limit:
+        raise ValueError(f"ranks must be integers between 1 and min(m, N) - 1 = {limit}, got {ranks}.")
+    rank_list = [int(r) for r in given]
+    try:
+        values = np.asarray(eps, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"eps must be in (0, 2), a scalar or a sequence, got {eps!r}.") from None
     if values.ndim > 1 or values.size == 0 or not ((values > 0) & (values < 2)).all():
         raise ValueError(f"eps must be in (0, 2), a scalar or a sequence, got {eps}.")
     return rank_list, [float(e) for e in np.atleast_1d(values)]
@@ -177,7 +185,7 @@ Factors = tuple[np.ndarray, np.ndarray]
 
 
 def _starts(
-    c: np.ndarray, ranks: list[int], native: tuple[ArrayLike, ArrayLike] | None, key: Array | None
+    c: np.ndarray, ranks: list[int], native: tuple[ArrayLike, ArrayLike] | None, key: Array | int | None
 ) -> list[dict[int, tuple[str, Factors]]]:
     """For every kind of start, the factors at each rank."""
     u, s, vt = np.linalg.svd(c, full_matrices=False)
@@ -189,6 +197,7 @@ def _starts(
             starts.append({r: ("native", _at_width(*reduced(*pair), r)) for r, pair in parts.items()})
     if key is not None:
         size = np.sqrt(s[0] / np.sqrt(c.size))
+        key = jax.random.key(key) if isinstance(key, int) else key
         draws = np.asarray(jax.random.normal(key, (sum(c.shape), max(ranks)))) * size
         random = {r: ("random", (draws[: len(c), :r], draws[len(c) :, :r])) for r in ranks}
         starts.append(random)

@@ -34,8 +34,9 @@ from ._intrinsic import _matrix
 POWER = 0.9  # exponent of the multiplicative update; 1 can oscillate between two designs
 FLOOR = 1e-7  # weight kept on the uniform design, so that no direction is lost
 DRIFT = 0.5  # relative change of the covariances at which the host refactorises
-MAX_ROUNDS = 3000
+MAX_ROUNDS = 500  # about twenty are usual
 RANK_TOLERANCE = 1e-13  # relative singular values below this are left to the certified remainder
+LARGEST = 1e120  # entries whose products with each other and whose squares are far from overflow
 ARB_ABOVE = 0.1  # share of the tolerance that float64 rounding may cost before Arb takes over
 
 
@@ -92,7 +93,8 @@ def factor_radius(X: ArrayLike, Y: ArrayLike, *, tol: float = 1e-4) -> FactorRad
         tol: relative gap aimed at. The gap reached is what the result says.
 
     Raises:
-        ValueError: not finite real matrices of one width, or ``tol`` out of range.
+        ValueError: not finite real matrices of one width, entries whose squares overflow, or ``tol``
+            out of range.
 
     >>> X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> factor_radius(X, 3 * X)
@@ -103,6 +105,9 @@ def factor_radius(X: ArrayLike, Y: ArrayLike, *, tol: float = 1e-4) -> FactorRad
     x, y = _matrix(X, "X"), _matrix(Y, "Y")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"X and Y must have one width, got shapes {x.shape} and {y.shape}.")
+    for name, part in (("X", x), ("Y", y)):
+        if np.abs(part).max() > LARGEST:
+            raise ValueError(f"{name} has entries above {LARGEST:g}, whose squares overflow: scale it down.")
     design = solve_designs([_reduced(x, y)], 0.7 * tol)[0]
     subject = {"left": x, "right": y}
     witness = {
@@ -151,8 +156,7 @@ def solve_designs(problems: list[tuple[np.ndarray, np.ndarray]], tol: float) -> 
     factors = list(problems)
     for _ in range(MAX_ROUNDS):
         for i in np.flatnonzero(active):
-            row[i] = (1 - FLOOR) * row[i] / row[i].sum() + FLOOR / m
-            column[i] = (1 - FLOOR) * column[i] / column[i].sum() + FLOOR / n
+            row[i], column[i] = row[i] / row[i].sum(), column[i] / column[i].sum()
             left, right, diagonal = _balanced(*factors[i], row[i], column[i])
             factors[i] = left, right
             upper = np.sqrt((left**2).sum(1).max(initial=0) * (right**2).sum(1).max(initial=0))
@@ -233,7 +237,9 @@ def _advance_lane(
 
 def _reweigh(weights: Array, ratios: Array) -> Array:
     raised = weights * jnp.maximum(ratios, 1e-3) ** POWER
-    return raised / jnp.sum(raised)
+    # Without the floor a direction that the optimal design leaves out loses its covariances, and with
+    # them its metric; then a point that sticks out in that direction is never seen.
+    return (1 - FLOOR) * raised / jnp.sum(raised) + FLOOR / weights.size
 
 
 def _reduced(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

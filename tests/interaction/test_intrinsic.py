@@ -105,5 +105,49 @@ def test_bad_input():
         it.full_support_block(np.triu(np.ones((3, 3)), 1))
     with pytest.raises(ValueError, match="negative"):
         it.full_support_block(-np.ones((2, 2)))
-    with pytest.raises(ValueError, match="one width"):
-        it.Coordinates(np.ones((2, 3)), np.ones((2, 4)))
+    with pytest.raises(ValueError, match="differ in length"):
+        it.intrinsic([[1, 2], [1]])
+    with pytest.raises(ValueError, match=r"queries 2..4 and keys 0..2"):  # says which block to take
+        it.intrinsic(np.tril(np.ones((5, 5))))
+    with pytest.raises(ValueError, match="first_query must be an integer"):
+        it.full_support_block(np.ones((2, 2)), first_query=0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda c: it.Coordinates(np.ones((2, 3)), np.ones((2, 4))), "one width"),
+        (lambda c: it.Coordinates(np.full((2, 3), np.nan), np.ones((2, 3))), "q has NaN"),
+        (lambda c: it.Coordinates(np.ones((2, 3)), np.ones((2, 3)), np.zeros(3)), "log_weights"),
+        (lambda c: it.linear_gauge(c, np.eye(3), np.eye(3)), "matrix must have shape"),
+        (lambda c: it.linear_gauge(c, 2 * np.eye(4), np.eye(4)), "not the inverse"),
+        (lambda c: it.linear_gauge(c, np.zeros((4, 4)), np.zeros((4, 4))), "not the inverse"),
+        (lambda c: it.translation_gauge(c, np.ones(3), np.ones(4)), "query_shift"),
+        (lambda c: it.row_scalar_gauge(c, np.ones(7)), "row_scalars"),
+        (lambda c: it.key_weight_gauge(c, np.full(7, np.inf)), "column_scalars has NaN"),
+    ],
+)
+def test_bad_coordinates(make, word):
+    with pytest.raises(ValueError, match=word):
+        make(coordinates(0))
+
+
+def test_float64_is_not_lost_in_silence():
+    with jax.enable_x64(False), pytest.raises(RuntimeError, match="jax_enable_x64"):
+        it.Coordinates(np.ones((2, 3)), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_gauges_run_under_jit_and_vmap(dtype):
+    c = coordinates(0)
+    batch = jnp.stack([jnp.asarray(c.q, dtype) * s for s in (1.0, 2.0)])
+    k, shift = jnp.asarray(c.k, dtype), jnp.ones(4, dtype)
+
+    def moved(q):
+        head = it.linear_gauge(it.Coordinates(q, k), 2 * jnp.eye(4, dtype=dtype), jnp.eye(4, dtype=dtype) / 2)
+        return it.translation_gauge(head, shift, shift).attention
+
+    together = jax.jit(jax.vmap(moved))(batch)
+    assert together.dtype == dtype
+    for one, q in zip(together, batch, strict=True):
+        assert np.allclose(one, moved(q), atol=1e-6 if dtype == jnp.float32 else 1e-12)

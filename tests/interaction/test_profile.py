@@ -141,7 +141,11 @@ def test_float32_mode_gives_the_same_answer():
     ("change", "word"),
     [
         ({"ranks": (0,)}, "ranks"),
-        ({"ranks": (10,)}, "ranks must lie between 1 and min"),
+        ({"ranks": (10,)}, "ranks must be integers between 1 and min"),
+        ({"ranks": (1.5,)}, "ranks must be integers"),
+        ({"eps": "half"}, "eps"),
+        ({"steps": 0}, "steps"),
+        ({"attention": 3 * native_head(0)[0]}, "sum to 1"),
         ({"ranks": ()}, "ranks"),
         ({"eps": 0.0}, "eps"),
         ({"eps": (0.1, 3.0)}, "eps"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import hadamard
 
 from attnlab import interaction as it
 from attnlab.interaction import _radius, factor_radius
@@ -34,6 +35,30 @@ def test_agrees_with_the_sdp(m, n, r, rng):
     assert result.upper >= exact * (1 - 1e-5)
     assert result.relative_gap <= 1e-4
     assert result.upper <= sdp_radius(x @ y.T, constants=False) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["rank deficient", "ill-conditioned"])
+def test_agrees_with_the_sdp_on_hard_interactions(kind, rng):
+    x, y = rng.normal(size=(9, 4)), rng.normal(size=(8, 4))
+    g = rng.normal(size=(4, 4))
+    if kind == "rank deficient":
+        x = np.c_[x[:, :2], x[:, :2] + 1.0]
+    else:
+        x, y = (x * [1, 1e-2, 1e-4, 1e-6]) @ g, y @ np.linalg.inv(g).T
+    result = factor_radius(x, y)
+    exact = sdp_radius(x @ y.T)
+    assert result.lower <= exact * (1 + 1e-5)
+    assert result.upper >= exact * (1 - 1e-5)
+    assert result.relative_gap <= 1e-4
+
+
+def test_orthonormal_interactions():
+    """T = +-H, H a Hadamard matrix (sqrt(n) times an orthonormal one): kappa = gamma_2(H) = sqrt(n)."""
+    for n in (2, 8, 16):
+        h, eye = hadamard(n).astype(float), np.eye(n)
+        result = factor_radius(np.r_[h, -h], np.r_[eye, -eye])
+        assert result.lower == pytest.approx(np.sqrt(n), rel=1e-6)
+        assert result.upper == pytest.approx(np.sqrt(n), rel=1e-6)
 
 
 def test_closed_forms(rng):
@@ -117,6 +142,14 @@ def test_certified_gap_on_hard_problems(name, x, y):
     assert np.abs(attained - result.left).max() <= 1e-4 * np.abs(result.left).max()
 
 
+def test_weak_directions_left_out_by_the_optimal_design():
+    """The dual optimum ignores a weak direction, which the primal must still keep inside its radius."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(12, 6)), rng.normal(size=(10, 6))
+    for weak in ((1, 1, 0.8, 0.6, 8e-3, 6e-6), (1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)):
+        assert factor_radius(x * weak, y).relative_gap <= 1e-4
+
+
 def test_zero_interaction_and_tiny_sizes(rng):
     assert factor_radius(np.zeros((4, 2)), np.ones((3, 2))).upper < 1e-100
     single = factor_radius(rng.normal(size=(1, 3)), rng.normal(size=(5, 3)))  # a row constant
@@ -165,5 +198,7 @@ def test_bad_input():
         factor_radius(np.ones((3, 2)), np.ones((3, 4)))
     with pytest.raises(ValueError, match="X has NaN"):
         factor_radius(np.full((3, 2), np.nan), np.ones((3, 2)))
+    with pytest.raises(ValueError, match="overflow"):
+        factor_radius(np.full((3, 2), 1e200), np.ones((3, 2)))
     with pytest.raises(ValueError, match="tol"):
         factor_radius(np.ones((3, 2)), np.ones((3, 2)), tol=0)

@@ -86,6 +86,37 @@ def test_smooth_residual_is_differentiable_in_float32():
         assert bool(jnp.isfinite(grad).all())
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_batches_equal_loops_and_jit_equals_eager(dtype, rng):
+    e, b = jnp.asarray(rng.normal(size=(3, 5, 4)), dtype), jnp.asarray(rng.normal(size=(3, 4)), dtype)
+    traces = []
+
+    def cost(error, gauge, temperature):
+        traces.append(1)
+        return tau(smooth_residual(error, gauge, temperature))
+
+    tolerance = 1e-5 if dtype == jnp.float32 else 1e-12
+    together = jax.jit(jax.vmap(cost, (0, 0, None)))
+    values = together(e, b, jnp.asarray(0.1, dtype))
+    together(e + 1, b, jnp.asarray(0.2, dtype))
+    assert len(traces) == 1  # the temperature is data
+    assert values.dtype == dtype
+    for value, error, gauge in zip(values, e, b, strict=True):
+        assert float(cost(error, gauge, jnp.asarray(0.1, dtype))) == pytest.approx(
+            float(value), rel=tolerance
+        )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.01])
+def test_gradient_agrees_with_finite_differences(temperature, rng):
+    e, b = jnp.asarray(rng.normal(size=(4, 3))), jnp.asarray(rng.normal(size=3))
+    direction = jnp.asarray(rng.normal(size=3))
+    slope = jax.grad(smooth_residual, argnums=1)(e, b, temperature) @ direction
+    step = 1e-6
+    ends = [smooth_residual(e, b + s * step * direction, temperature) for s in (1, -1)]
+    assert float(slope) == pytest.approx(float(ends[0] - ends[1]) / (2 * step), rel=1e-5)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="gauge"):
         residual(np.ones((2, 2)), gauge="best")
