@@ -3,9 +3,12 @@
 Exit codes: 0 done, 1 a claim fails, 2 bad input. Results go to stdout, progress and errors to stderr.
 """
 
+import contextlib
+import ctypes
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -168,7 +171,7 @@ def fuse(
     from .fusion._heads_file import fusion_data, keys_of, read_heads, write_fusion
 
     read = read_heads(heads)
-    with progress.status("fusing"):
+    with progress.status("fusing"), _stray_output_to_stderr():
         result = fuse_heads(read, window=window, time_limit=time_limit)
     data = fusion_data(result)
     if out is not None:
@@ -240,6 +243,20 @@ def _numbers(option: str, text: str, kind: type) -> list[Any]:
         return [kind(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{option} must be numbers separated by commas, got {text!r}.") from None
+
+
+@contextlib.contextmanager
+def _stray_output_to_stderr() -> Iterator[None]:
+    """HiGHS prints a debugging line to the C stdout in rare cases; it must not end up inside the JSON."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _vector(value: Any) -> str:

@@ -1,6 +1,7 @@
 """``attnlab fuse``: tables, JSON, certificates on disk, and one sentence with exit code 2 for bad input."""
 
 import json
+import os
 from fractions import Fraction
 
 import pytest
@@ -40,6 +41,18 @@ def test_json_and_certificates(tmp_path, capsys):
     assert fuse([fused]).upper == 7
     assert {str(x) for (x,) in data["head"]["keys"]} >= {"0", "1/2", "3"}
     assert main(["verify", *data["certificates"].values()]) == 0
+
+
+def test_what_a_solver_prints_stays_out_of_the_json(tmp_path, capfd, monkeypatch):
+    """HiGHS writes a line to the C stdout in rare cases."""
+    from attnlab.fusion import _fuse
+
+    split = _fuse.split
+    monkeypatch.setattr(_fuse, "split", lambda *a: (os.write(1, b"noise\n"), split(*a))[1])
+    assert main(["fuse", written(tmp_path, LINE), "--json"]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["lower"] == 7
+    assert "noise" in captured.err
 
 
 def test_window_option(tmp_path, capsys):

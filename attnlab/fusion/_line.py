@@ -19,7 +19,7 @@ from ..certify._fusion_line import BUDGET as CHECKER_BUDGET
 from ..certify._fusion_line import MOST_ATOMS, MOST_STEPS, line, negative_zeros, solutions
 from ._positive import positive_combination
 
-SURVIVORS = 3000  # supports examined one by one before the search gives up
+SURVIVORS = 10_000  # supports examined one by one before the search gives up
 NODES_PER_SECOND = 400_000
 LONGEST = 2**17  # degree of a denominator that is written out
 ROOTS = 2000  # degree up to which zeros are computed

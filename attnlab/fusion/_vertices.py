@@ -46,7 +46,7 @@ def exposing_directions(supports: Sequence[Sequence[Point]], deadline: float) ->
                 return [u for _, u in cells]
             for i in range(len(points)):
                 more = np.concatenate([rows, points[i] - np.delete(points, i, axis=0)])
-                inside = u if _strict(more, u) else _interior(more)
+                inside = u if _strict(more, u) else _reflected(more, points, i, u) or _interior(more)
                 if inside is not None:
                     grown.append((more, inside))
         cells = grown
@@ -117,6 +117,17 @@ def _vertices(support: Sequence[Point], deadline: float) -> list[Point]:
         if _interior(points[i] - np.delete(points, i, axis=0)) is not None:
             corners.append(support[i])
     return corners
+
+
+def _reflected(rows: np.ndarray, points: np.ndarray, i: int, u: Point) -> Point | None:
+    """The mirror image of u across the edge from its own vertex to vertex i, if that is inside already.
+
+    Spares the linear program where edges are orthogonal, as in a cube.
+    """
+    edge = points[i] - points[(points @ np.array(u, dtype=object)).argmax()]
+    image = (edge @ edge) * np.array(u, dtype=object) - 2 * (edge @ np.array(u, dtype=object)) * edge
+    mirrored: Point = tuple(int(x) // (gcd(*image.tolist()) or 1) for x in image)
+    return mirrored if _strict(rows, mirrored) else None
 
 
 def _interior(rows: np.ndarray) -> Point | None:
