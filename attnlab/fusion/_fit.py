@@ -1,0 +1,290 @@
+"""Fitting one head of m atoms to a sum of heads, or to any function, on a box."""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from ..heads import Head
+from ._box import Box
+from ._fit_search import LaneCode, search
+from ._fit_starts import make_starts, product_atoms
+from ._function import Function, Target, head_values, softmax
+from ._polish import Atoms, Samples, fine_samples, polish
+
+NODES = {1: 129, 2: 25, 3: 11, 4: 6, 5: 4}  # Chebyshev nodes per axis in the search
+SCREEN_STEPS, REFINE_STEPS = 60, 300
+REFINED, POLISHED = 8, 3  # lanes per count that go on to the next stage
+FLATTENINGS = (0.5, 0.2, 0.05)
+
+
+class Fit(eqx.Module):
+    """The best head found with at most ``num_atoms`` atoms. Its error is an estimate: samples and
+    ascent look for the largest difference, and only ``sup_error`` proves a bound.
+
+    Attributes:
+        head: the head, in JAX's default precision.
+        sup_error_estimate: largest difference found on the box (or on the given points).
+        num_atoms: how many atoms were allowed (the plain product may need fewer).
+        lane_errors: (starts,) error of every start at the search points, ``nan`` where it diverged.
+        lane_codes: (starts,) ``LaneCode`` of every start.
+        polished: errors of the lanes that were polished, best first.
+        seconds: time of the whole call that made this fit.
+    """
+
+    head: Head
+    sup_error_estimate: float
+    num_atoms: int = eqx.field(static=True)
+    lane_errors: np.ndarray
+    lane_codes: np.ndarray
+    polished: tuple[float, ...]
+    seconds: float
+
+    @property
+    def diverged(self) -> int:
+        """Number of starts that met a non-finite number."""
+        return int((self.lane_codes == LaneCode.DIVERGED).sum())
+
+    def __repr__(self) -> str:
+        lost = f", {self.diverged} starts diverged" if self.diverged else ""
+        return (
+            f"Fit({self.num_atoms} atoms, sup-error about {self.sup_error_estimate:.6g} "
+            f"(estimate, {len(self.lane_errors)} starts{lost}))"
+        )
+
+
+def fit(
+    target: Target,
+    num_atoms: int,
+    box: Box,
+    *,
+    key: Any = None,
+    starts: int = 64,
+    points: Any = None,
+) -> Fit:
+    """Fit a head of ``num_atoms`` atoms in the uniform norm.
+
+    Many starts run as masked lanes of one compiled program (Levenberg-Marquardt on p-norms, values
+    in closed form at the start); the best are polished on the host in float64 by sequential linear
+    programs with exchange of worst points. Where the best error is only approached as keys merge and
+    values grow, the result is a point on the way.
+
+    Arguments:
+        target: a ``Head``, ``HeadSum``, or a callable of ``jax.numpy`` from (d,) to a number or (p,).
+        num_atoms: at least 1.
+        box: finite; its ``dim`` is that of the queries.
+        key: PRNG key or int, for the starts.
+        starts: number of starts.
+        points: (n, d) queries that replace the box as the set to fit on; nothing is said elsewhere.
+
+    Raises:
+        ValueError: an argument out of range, a target that returns NaN or a wrong shape, a box of
+            another dimension or infinite, or fewer values at ``points`` than parameters.
+
+    >>> from attnlab.heads import sigmoid_sum
+    >>> fit(sigmoid_sum(1), 2, Box(4, 1), key=0, starts=8).sup_error_estimate < 1e-6
+    True
+    """
+    return fit_many(target, [num_atoms], box, key=key, starts=starts, points=points)[0]
+
+
+def fit_many(
+    target: Target,
+    counts: Sequence[int],
+    box: Box,
+    *,
+    key: Any = None,
+    starts: int = 64,
+    points: Any = None,
+    polished: int = POLISHED,
+    warm: Sequence[Fit] = (),
+) -> list[Fit]:
+    """``fit`` for several numbers of atoms at once: all starts of all counts are lanes of one program.
+
+    Arguments:
+        counts: numbers of atoms.
+        polished: lanes per count that are polished.
+        warm: earlier fits of the same target; each is split or merged by one atom into starts.
+
+    >>> from attnlab.heads import sigmoid_sum
+    >>> [f.num_atoms for f in fit_many(sigmoid_sum(1), [1, 2], Box(4, 1), key=0, starts=8)]
+    [1, 2]
+    """
+    begin = time.perf_counter()
+    counts = [_positive("num_atoms", m) for m in counts]
+    if not counts:
+        raise ValueError("counts is empty; give at least one number of atoms.")
+    starts, polished = _positive("starts", starts), _positive("polished", polished)
+    function = Function(target, box)
+    if not box.finite and points is None:
+        raise ValueError("box has infinite radius; fit on a finite box.")
+    coarse, fine = _sample_sets(function, box, points)
+    _enough(coarse, max(counts), points is not None)
+    rng = np.random.default_rng(seed_of(key))
+    exact = product_atoms(function)
+    hard = [m for m in counts if exact is None or len(exact[2]) > m]
+    lanes = _Searched(function, box, hard, starts, coarse, rng) if hard else None
+    console, fits = Console(stderr=True), []
+    for m in track(counts, "fit", console=console, transient=True, disable=not console.is_terminal):
+        error, code = np.zeros(0), np.zeros(0, int)
+        if lanes is None or m not in hard:
+            begins = [exact] if exact else []
+        else:
+            begins = lanes.best(m, polished)
+            error, code = lanes.outcome(m)
+            for old in warm:
+                begins += _neighbours(old, m, fine, rng)
+        done = sorted((polish(h, fine) for h in begins), key=lambda x: x[1])
+        if not done:
+            raise ValueError("Every start diverged; check the target's size on the box, or scale it.")
+        head, reached = _as_head(*_flattened(*done[0], fine), function, fine)
+        ends = tuple(e for _, e in done)
+        fits.append(Fit(head, reached, m, error, code, ends, time.perf_counter() - begin))
+    return fits
+
+
+class _Searched:
+    """The lanes of all counts after screening all starts and refining the best of each count."""
+
+    def __init__(
+        self,
+        function: Function,
+        box: Box,
+        counts: list[int],
+        starts: int,
+        samples: Samples,
+        rng: np.random.Generator,
+    ):
+        width = 4 * math.ceil(max(counts) / 4)  # multiples of 4 share a compilation
+        lanes, self.counts = make_starts(function, box, counts, starts, width, rng)
+        self.first = search(lanes, samples.points, samples.wanted, SCREEN_STEPS)
+        chosen = np.concatenate([_best(self.first.error, self.counts == m, REFINED) for m in counts])
+        self.chosen = self.counts[chosen]
+        if len(chosen):
+            lanes = self.first.lanes.take(chosen)
+            self.second = search(lanes, samples.points, samples.wanted, REFINE_STEPS)
+
+    def best(self, m: int, count: int) -> list[Atoms]:
+        """The best heads with m atoms."""
+        if not len(self.chosen):
+            return []
+        return [self.second.lanes.head(r) for r in _best(self.second.error, self.chosen == m, count)]
+
+    def outcome(self, m: int) -> tuple[np.ndarray, np.ndarray]:
+        """Errors and codes of all starts with m atoms."""
+        mine = self.counts == m
+        return self.first.error[mine], self.first.code[mine]
+
+
+def seed_of(key: Any) -> Any:
+    """A NumPy seed from a JAX key, an int or ``None``."""
+    if key is None:
+        return 0
+    if isinstance(key, int | np.integer):
+        return abs(int(key))
+    data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    return np.asarray(data).ravel().tolist()
+
+
+def least_squares_values(keys: np.ndarray, logs: np.ndarray, samples: Samples) -> Atoms:
+    """The head with these keys and log-weights whose values fit best in least squares."""
+    w = softmax(keys, logs, samples.points)
+    return keys, np.linalg.lstsq(w, samples.wanted, rcond=1e-13)[0], logs
+
+
+def _sample_sets(function: Function, box: Box, points: Any) -> tuple[Samples, Samples]:
+    if points is not None:
+        q = np.asarray(points, np.float64)
+        if q.ndim != 2 or q.shape[1] != box.dim or not len(q) or not np.isfinite(q).all():
+            raise ValueError(f"points must be finite of shape (n, {box.dim}), got shape {q.shape}.")
+        both = Samples(function, q, function(q), False)
+        return both, both
+    if box.dim in NODES:
+        axis = box.radius * np.cos(np.pi * np.arange(NODES[box.dim]) / (NODES[box.dim] - 1))
+        q = np.stack(np.meshgrid(*[axis] * box.dim, indexing="ij"), -1).reshape(-1, box.dim)
+    else:
+        rng = np.random.default_rng(1)
+        corners = rng.choice([-box.radius, box.radius], (512, box.dim))
+        q = np.concatenate([rng.uniform(-box.radius, box.radius, (1536, box.dim)), corners])
+    return Samples(function, q, function(q), True), fine_samples(function, box)
+
+
+def _enough(samples: Samples, m: int, given: bool) -> None:
+    (n, d), p = samples.points.shape, samples.wanted.shape[1]
+    free = m * (d + 1 + p) - (d + 1)
+    if n * p < free:
+        what = "points has too few rows" if given else "the box is sampled at too few points"
+        raise ValueError(
+            f"{what}: {n} values of width {p} for {free} free parameters of {m} atoms; give more points "
+            "or fewer atoms."
+        )
+
+
+def _best(error: np.ndarray, mine: np.ndarray, count: int) -> np.ndarray:
+    """The lanes of one count with the least error; diverged lanes (NaN) are left out."""
+    rows = np.flatnonzero(mine & np.isfinite(error))
+    return rows[np.argsort(error[rows])[:count]]
+
+
+def _neighbours(old: Fit, m: int, samples: Samples, rng: np.random.Generator) -> list[Atoms]:
+    """Starts with m atoms from a fit with one atom fewer (one is split) or more (two are merged)."""
+    keys, logs = (np.array(x, np.float64) for x in (old.head.keys, old.head.log_weights))
+    if len(keys) == m - 1:
+        i = rng.integers(len(keys))
+        shift = 0.2 * rng.normal(size=keys.shape[1]) / max(np.abs(samples.points).max(), 1e-9)
+        keys = np.concatenate([keys, keys[i : i + 1] + shift])
+        keys[i] -= shift
+        logs = np.append(logs, logs[i])
+    elif len(keys) == m + 1 and m >= 1:
+        gaps = ((keys[:, None] - keys) ** 2).sum(-1) + np.where(np.eye(len(keys)), np.inf, 0)
+        i, j = sorted(np.unravel_index(gaps.argmin(), gaps.shape))
+        w = np.exp(logs[[i, j]] - logs[[i, j]].max())
+        keys[i] = (w @ keys[[i, j]]) / w.sum()
+        logs[i] = np.logaddexp(logs[i], logs[j])
+        keys, logs = np.delete(keys, j, 0), np.delete(logs, j)
+    else:
+        return []
+    return [least_squares_values(keys, logs, samples)]
+
+
+def _flattened(head: Atoms, error: float, samples: Samples) -> tuple[Atoms, float]:
+    """Try heads with contracted keys and larger values: some infima are only approached that way."""
+    keys, _, logs = head
+    if len(keys) < 2 or error < 1e-9:
+        return head, error
+    middle = keys.mean(0)
+    for factor in FLATTENINGS:
+        trial = least_squares_values(middle + factor * (keys - middle), logs, samples)
+        if samples.error(trial) < 3 * error:
+            trial, after = polish(trial, samples, steps=25)
+            if after < error:
+                head, error = trial, after
+    return head, error
+
+
+def _as_head(atoms: Atoms, error: float, function: Function, samples: Samples) -> tuple[Head, float]:
+    """The head in JAX's default precision; where that is float32 its own error is reported."""
+    dtype = jnp.result_type(float)
+    keys, values, logs = atoms
+    # The middle of the keys is free: near 0 it costs the fewest digits.
+    keys = keys - 0.5 * (keys.max(0) + keys.min(0))
+    values = values[:, 0] if function.scalar else values
+    head = Head(*(jnp.asarray(x, dtype) for x in (keys, values, logs - logs.max())))
+    if dtype == jnp.float64:
+        return head, error
+    rounded = [np.asarray(x, np.float64) for x in (head.keys, head.values, head.log_weights)]
+    got = head_values(rounded[0], rounded[1].reshape(len(keys), -1), rounded[2], samples.points)
+    return head, max(error, float(np.abs(got - samples.wanted).max()))
+
+
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    return int(value)
