@@ -14,6 +14,7 @@ from typing import Any
 import _lab
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from attnlab.fusion import exact_sigmoid_sum, fuse, robust_lower_bound
 
@@ -101,6 +102,7 @@ def draw_exact(rows: list[dict[str, Any]], axis: Axes) -> None:
     axis.semilogy(d, [r["upper"] for r in rows], "v", ms=9, mfc="none", color="C1", label="one head (found)")
     axis.semilogy(d, [r["lower"] for r in rows], "^-", ms=5, color="C0", label="one head (certified minimum)")
     axis.semilogy(d, [r["terms"] for r in rows], "s-", ms=4, color="C2", label="sum of heads: 2d terms")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("d")
     axis.set_ylabel("atoms")
     axis.set_title("exact fusion of W_d")
@@ -113,6 +115,7 @@ def draw_cost(rows: list[dict[str, Any]], axis: Axes) -> None:
     axis.semilogy(
         d, [r["verify_s"] for r in rows], "o-", ms=4, color="C3", label="check both certificates again"
     )
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("d")
     axis.set_ylabel("seconds")
     axis.set_title("cost")
@@ -124,7 +127,15 @@ def draw_robust(rows: list[dict[str, Any]], axis: Axes) -> None:
         mine = [r for r in rows if r["d"] == d]
         eps = [0.0, *(r["eps"] for r in mine)]
         atoms = [2**d, *(r["atoms"] for r in mine)]
-        axis.plot(eps, atoms, drawstyle="steps-pre", color=f"C{i}", label=f"d = {d}")
+        axis.plot(
+            eps,
+            atoms,
+            drawstyle="steps-post",
+            color=f"C{i}",
+            lw=1 + 0.5 * (6 - i),
+            alpha=0.8,
+            label=f"d = {d}",
+        )
     axis.set_yscale("log", base=2)
     axis.set_xlabel("eps, error allowed on all of R^d")
     axis.set_ylabel("atoms certainly needed")

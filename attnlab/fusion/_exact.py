@@ -198,7 +198,8 @@ def rational(value: Any, name: str, exact_floats: bool = False) -> Fraction:
 
 def sequence(value: Any, name: str) -> list[Any]:
     """A non-empty list, tuple or array as a list."""
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "__array__"):  # NumPy or JAX
+        value = np.asarray(value)
         value = list(value) if value.ndim else value
     if not isinstance(value, list | tuple):
         raise ValueError(f"{name} must be a list, got {type(value).__name__}.")
@@ -217,7 +218,7 @@ def rows(value: Any, name: str) -> list[list[Any]]:
 
 def is_row(value: Any) -> bool:
     """Whether this is a list of numbers rather than a number."""
-    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return isinstance(value, list | tuple) or getattr(value, "ndim", 0) > 0
 
 
 def _integers(row: Sequence[Any], name: str, exact_floats: bool) -> tuple[int, ...]:

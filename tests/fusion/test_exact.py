@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ def test_numbers_are_read_exactly():
     assert head.weights == (Fraction(1, 10), Fraction(1, 3))
     assert head.values == (Fraction(-2, 7), Fraction(1, 100))
     assert ExactHead([0, 1], np.array([1, 2]), [0, 1]).weights == (1, 2)
+    assert ExactHead(jnp.array([[0], [1]]), jnp.array([1, 2]), jnp.array([0, 1])).weights == (1, 2)
     floats = ExactHead([0.0, 1.0], [0.1, 1], [0, 0.5], exact_floats=True)
     assert floats.weights[0] == Fraction(0.1) != Fraction(1, 10)
 

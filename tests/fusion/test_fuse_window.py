@@ -2,7 +2,10 @@
 
 import time
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attnlab.certify._fusion import add, value_scale
 from attnlab.fusion import ExactHead, fuse
@@ -99,6 +102,25 @@ def test_too_small_windows_name_the_least_one(heads, window, least):
 def test_bad_windows_are_named(window, sentence):
     with pytest.raises(ValueError, match=sentence):
         fuse(steps(1), window=window)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_integer_programming_never_beats_a_certified_lower_end(seed):
+    """The two ends come from independent algorithms, so each is a test of the other."""
+    rng = np.random.default_rng(seed)
+    dim = int(rng.integers(1, 3))
+    heads = [
+        ExactHead(rng.integers(0, 4, (3, dim)), rng.integers(1, 3, 3), rng.integers(-1, 2, 3))
+        for _ in range(2)
+    ]
+    result = fuse(heads, time_limit=0.5)
+    data = [h.data() for h in heads]
+    for part in split(data, value_scale(data)) if result.lower > 1 else []:
+        ratio = add([b.ratio for b in part.reduced.blocks])
+        if len(part.heads) == len(heads):  # otherwise the lower end is a product over parts
+            keys = list(box([int(x) + 1 for x in ratio.denominator.degrees()]))
+            assert sparsest(ratio, keys, 1, result.lower, time.monotonic() + 2) is None
 
 
 def test_time_limit_returns_what_there_is():
