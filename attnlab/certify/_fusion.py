@@ -247,4 +247,4 @@ def _poly(ctx: Any, terms: Any) -> Poly:
 
 
 def _exponent(values: Any) -> Exponent:
-    return tuple(map(whole, values))
+    return tuple(v if type(v) is int else whole(v) for v in values)

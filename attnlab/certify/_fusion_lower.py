@@ -180,7 +180,7 @@ def _maximisers(tables: Sequence[np.ndarray], u: np.ndarray) -> list[tuple[int, 
 
 def terms(poly: Poly) -> Terms:
     """A polynomial as {exponents: coefficient} in Python integers."""
-    return {tuple(int(i) for i in e): int(c) for e, c in poly.to_dict().items()}
+    return {tuple(map(int, e)): int(c) for e, c in poly.to_dict().items()}
 
 
 def _product(u: np.ndarray, points: np.ndarray) -> np.ndarray:

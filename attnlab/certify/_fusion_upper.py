@@ -7,13 +7,13 @@ weights are positive and its keys distinct. An atom has weight D_e and value N_e
 of N must lie in that of D.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ._errors import InvalidWitness
-from ._fusion import add, decode_blocks, decode_heads, ratios, value_scale
+from ._fusion import Poly, add, decode_blocks, decode_heads, ratios, value_scale
 from ._verdict import Verdict, failed
 
 
@@ -34,8 +34,8 @@ def check_upper(
     if len(fused.values[0]) != len(total.numerators):
         raise InvalidWitness("The fused head has values of another length than the heads.")
 
-    weights = _shifted(total.denominator.to_dict(), total.denominator)
-    sums = [_shifted(n.to_dict(), total.denominator) for n in total.numerators]
+    low = [min(map(int, column)) for column in zip(*total.denominator.monoms(), strict=True)]
+    weights, *sums = (_shifted(poly, low) for poly in (total.denominator, *total.numerators))
     if any(w <= 0 for w in weights.values()):
         return failed("A weight of the fused head is not positive.")
     if any(not n.keys() <= weights.keys() for n in sums):
@@ -47,7 +47,10 @@ def check_upper(
     if len(given) != len(fused.exponents) or given.keys() != weights.keys():
         return failed("The keys of the fused head are not those of the sum.")
     for e, (w, row) in given.items():
-        if w != weights[e] or any(w * v * scale != n.get(e, 0) for v, n in zip(row, sums, strict=True)):
+        if w != weights[e] or any(
+            weights[e] * v.numerator * scale != n.get(e, 0) * v.denominator
+            for v, n in zip(row, sums, strict=True)
+        ):
             return failed("A weight or value of the fused head is not that of the sum.")
     atoms = len(weights)
     statement = f"A single head with {atoms} atoms equals the sum of the {len(heads)} heads exactly."
@@ -56,8 +59,9 @@ def check_upper(
     return Verdict(True, statement, float(atoms), float(claimed - atoms))
 
 
-def _shifted(terms: Mapping[Any, Any], reference: Any) -> dict[tuple[int, ...], int]:
-    """Terms with the least exponent of the reference moved to the origin."""
-    monomials = list(reference.to_dict())
-    low = [min(column) for column in zip(*monomials, strict=True)]
-    return {tuple(int(a) - int(b) for a, b in zip(e, low, strict=True)): int(c) for e, c in terms.items()}
+def _shifted(poly: Poly, low: Sequence[int]) -> dict[tuple[int, ...], int]:
+    """Terms of a polynomial with the exponent ``low`` moved to the origin."""
+    found = {tuple(map(int, e)): int(c) for e, c in poly.to_dict().items()}
+    if not any(low):
+        return found
+    return {tuple(a - b for a, b in zip(e, low, strict=True)): c for e, c in found.items()}

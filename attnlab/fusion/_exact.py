@@ -75,11 +75,15 @@ class ExactHead:
                 raise ValueError(f"weights[{i}] is {weight}; weights must be positive (or drop the atom).")
         merged: dict[tuple[int, ...], tuple[Fraction, Row]] = {}
         for key, weight, value in zip(keys, w, v, strict=True):
-            mass, moment = merged.get(key, (Fraction(0), (Fraction(0),) * len(value)))
-            moment = tuple(m + weight * x for m, x in zip(moment, value, strict=True))
-            merged[key] = (mass + weight, moment)
+            if key in merged:
+                mass, mean = merged[key]
+                value = tuple(
+                    (mass * m + weight * x) / (mass + weight) for m, x in zip(mean, value, strict=True)
+                )
+                weight += mass
+            merged[key] = (weight, value)
         atoms = sorted(merged.items())
-        means = tuple(tuple(m / mass for m in moment) for _, (mass, moment) in atoms)
+        means = tuple(mean for _, (_, mean) in atoms)
         if basis is not None:
             basis = _basis(basis, len(keys[0]))
         object.__setattr__(self, "exponents", tuple(key for key, _ in atoms))
@@ -173,8 +177,10 @@ def rational(value: Any, name: str, exact_floats: bool = False) -> Fraction:
     Raises:
         ValueError: floats without ``exact_floats``, NaN, infinity, or anything that is not a number.
     """
-    if isinstance(value, Fraction):
+    if type(value) is Fraction:
         return value
+    if type(value) is int:
+        return Fraction(value)
     if isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} holds the truth value {value}; give numbers.")
     if isinstance(value, int | np.integer):
@@ -222,6 +228,8 @@ def is_row(value: Any) -> bool:
 
 
 def _integers(row: Sequence[Any], name: str, exact_floats: bool) -> tuple[int, ...]:
+    if all(type(x) is int for x in row):
+        return tuple(row)
     numbers = [rational(x, name, exact_floats) for x in row]
     for x in numbers:
         if x.denominator != 1:
