@@ -32,5 +32,8 @@ def test_dimension_smoke_preset(tmp_path):
     done = subprocess.run(command, cwd=SCRIPTS, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "results.parquet").to_pylist()
-    assert len(rows) == 36
-    assert all(0 <= row["svd dimension"] <= 64 and 1 <= row["truncated SVD"] <= 64 for row in rows)
+    assert len(rows) == 16
+    assert all(0 <= row["svd dimension"] <= 64 for row in rows)
+    for name in ("truncated SVD", "row cover", "polynomial features"):
+        assert all(1 <= row[name] <= 64 for row in rows)
+        assert any(row[name] < 64 for row in rows)
