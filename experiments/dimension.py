@@ -124,9 +124,9 @@ def main(argv: list[str] | None = None) -> int:
         axis.set_title(f"beta = {scale:g} of the head's own")
         axis.set_xlabel("tolerance-indexed SVD dimension of C")
     axes[0].set_ylabel(f"certified upper rank (of {size})")
-    axes[0].scatter([], [], s=18, color="k", label="truncated SVD of A")
-    axes[0].scatter([], [], s=22, color="k", marker="x", lw=1, label="polynomial features")
-    axes[0].legend(title="eps = tolerance", fontsize=8)
+    axes[-1].scatter([], [], s=18, color="k", label="truncated SVD of A")
+    axes[-1].scatter([], [], s=22, color="k", marker="x", lw=1, label="polynomial features")
+    axes[-1].legend(title="eps = tolerance", fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1))
     table = _lab.markdown_table(
         ["beta", "eps", "median dimension", *(f"median {c}" for c in CONSTRUCTIONS), "polynomial: full rank",
          *(f"Spearman with {c}" for c in CONSTRUCTIONS)], lines
