@@ -122,8 +122,7 @@ def error_profile(
         fresh = np.arange(starts) + attempt * starts
         lanes = np.repeat(ranks, starts).astype(int), np.tile(fresh, len(ranks))
         explorer.search_upper(*lanes, explorer.effort.upper_steps)
-        if explorer.line is None:
-            explorer.search_lower(*lanes, explorer.effort.lower_steps)
+        explorer.search_lower(*lanes, explorer.effort.lower_steps)
     return profile_of(explorer, wanted)
 
 
