@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import count, pairwise, product
 from math import gcd, prod
+from random import Random
 from typing import Any
 
 import flint
@@ -27,13 +28,14 @@ SMALL = 2048  # degrees up to which all orders of roots of unity are tried
 
 
 def directions(dim: int) -> Iterator[tuple[int, ...]]:
-    """Primitive integer vectors up to sign, small ones first; all entries non-zero first of all."""
+    """Primitive integer vectors up to sign, small ones first; random ones where there are too many."""
+    draw = Random(0)
     for size in count(1):
-        found = [
-            u
-            for u in product(range(-size, size + 1), repeat=dim)
-            if max(map(abs, u)) == size and gcd(*u) == 1 and next(x for x in u if x) > 0
-        ]
+        if (2 * size + 1) ** dim < 20_000:
+            box = list(product(range(-size, size + 1), repeat=dim))
+        else:
+            box = [tuple(draw.randint(-size - 1, size + 1) for _ in range(dim)) for _ in range(100)]
+        found = {u for u in box if max(map(abs, u)) >= size and gcd(*u) == 1 and next(x for x in u if x) > 0}
         yield from sorted(found, key=lambda u: (u.count(0), sum(map(abs, u)), [-x for x in u]))
 
 

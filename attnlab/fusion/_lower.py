@@ -7,15 +7,19 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from ..certify._fusion import Ratio, block_items
+from ..certify._fusion import HeadData, Ratio, add, block_items, ratios
 from ..certify._fusion_direct import limit_bound, valuation_bound
 from ..certify._fusion_lower import count_vertices, terms
 from ._lattice import Key
-from ._line import directions, length, minimum, radices, ray
+from ._line import directions, minimum, radices, ray
 from ._parts import Part, Reduced, reduce
 from ._vertices import exposing_directions
 
-LINES = 40  # restrictions tried per part
+CANDIDATES = 200  # restrictions to lines that are looked at per part
+LINES = 40  # of these used for bounds by zeros
+SEARCHED = 10  # searches to be continued at length
+
+Line = tuple[list[Key] | None, Reduced]
 
 
 @dataclass(frozen=True)
@@ -74,25 +78,39 @@ def lower_bound(part: Part, scale: int, top: int, deadline: float) -> Lower:
     vertices = best.atoms
     if best.atoms >= top:
         return Lower(best, None, None, vertices)
-    lines = _lines(part, scale, deadline)
+    lines = _lines(part, scale, top, deadline)
     for rows, reduced in lines:
         for bound in _root_bounds(part, rows, reduced):
             best = max(best, bound, key=lambda b: b.atoms)
             if best.atoms >= top:
                 return Lower(best, None, None, vertices)
+    searched, head = _search_lines(part, lines, best.atoms, top, deadline)
+    return Lower(best, searched, head, vertices)
+
+
+def _search_lines(
+    part: Part, lines: Sequence[Line], known: int, top: int, deadline: float
+) -> tuple[PartBound | None, Ratio | None]:
+    """Exhaustive search on lines: a short try on each, then as long as it takes on those still of use."""
     searched: PartBound | None = None
-    for patience in (0.5, 1e9):  # a short try on every line, then as long as it takes
-        for rows, reduced in sorted(lines, key=lambda item: length(item[1].blocks)):
-            known = max(best.atoms, searched.atoms if searched else 0)
+    waiting = list(lines)
+    for patience in (0.5, 1e9):
+        reached: list[tuple[int, Line]] = []
+        for rows, reduced in waiting:
             until = min(deadline, time.monotonic() + patience)
             atoms, data, head = minimum(reduced.blocks, known, top, until)
             if atoms > known:
-                searched = bound_of(part, reduced, rows, atoms, "exhaustive", data)
+                known, searched = atoms, bound_of(part, reduced, rows, atoms, "exhaustive", data)
             if head is not None and rows is None:
-                return Lower(best, searched, head, vertices)
-            if atoms >= top or time.monotonic() > deadline:
-                return Lower(best, searched, None, vertices)
-    return Lower(best, searched, None, vertices)
+                return searched, head
+            if known >= top or time.monotonic() > deadline:
+                return searched, None
+            if head is None:  # otherwise this line has told all it can
+                reached.append((atoms, (rows, reduced)))
+            if len(reached) == SEARCHED:
+                break
+        waiting = [line for _, line in sorted(reached, key=lambda item: -item[0])]
+    return searched, None
 
 
 def _vertex_bound(part: Part, deadline: float) -> PartBound:
@@ -133,18 +151,21 @@ def _root_bounds(part: Part, rows: list[Key] | None, reduced: Reduced) -> Iterat
     yield bound_of(part, reduced, rows, atoms, "ray", data)
 
 
-def _lines(part: Part, scale: int, deadline: float) -> list[tuple[list[Key] | None, Reduced]]:
-    """Restrictions to lines that keep every head's keys apart, the part itself if it is a line."""
+def _lines(part: Part, scale: int, top: int, deadline: float) -> list[Line]:
+    """Restrictions to lines, short ones first; the part itself if it is a line.
+
+    Where fewer than ``top`` atoms make up the product of the restricted heads, the line is of less use and
+    comes last.
+    """
     dim = len(part.lattice.basis)
     if dim == 1:
         return [(None, part.reduced)]
-    found: list[tuple[list[Key] | None, Reduced]] = []
-    for u in islice(directions(dim), LINES * 4):
-        if len(found) >= LINES or time.monotonic() > deadline:
-            break
+    rated: list[tuple[bool, int, Key, list[HeadData]]] = []
+    for u in islice(directions(dim), CANDIDATES):
         mapped, _, _ = part.mapped([u])
-        if all(
-            len(set(m.exponents)) == len(set(h.exponents)) for m, h in zip(mapped, part.data, strict=True)
-        ):
-            found.append(([u], reduce(mapped, scale)))
-    return found
+        plain = add(ratios(mapped, scale)).denominator
+        rated.append((len(plain) < top, int(plain.degrees()[0]), u, mapped))
+        if time.monotonic() > deadline:
+            break
+    chosen = sorted(rated, key=lambda item: item[:3])[:LINES]
+    return [([u], reduce(mapped, scale)) for *_, u, mapped in chosen]
