@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PRIME = 2**31 - 1
+PRIME = 2**24 - 3  # sums of 2^14 products of residues fit into int64
 _ENTRIES = 2**20  # numbers per array: batches are made so large, which bounds the memory
 
 
@@ -67,6 +67,8 @@ def exclude(
         find: stop after this many surviving patterns; 0 stops at the first.
     """
     length = max(len(denominator), *map(len, numerators)) - 1
+    if length > 2**14:
+        raise ValueError("The degrees are too large for the search.")
     q = _coefficients(denominator, length)
     ps = np.stack([_coefficients(p, length) for p in numerators])
     if q[0] == 0:
@@ -111,8 +113,8 @@ def exclude(
 def _conditions(basis: np.ndarray, ps: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Coefficient of N Q - P D here from earlier positions: (nodes, free, p)."""
     d, n = basis[..., 0], basis[..., 1:]
-    from_n = (n * q[1:, None] % PRIME).sum(axis=2)
-    from_d = np.stack([(d * p[1:] % PRIME).sum(axis=2) for p in ps], axis=-1)
+    from_n = np.einsum("nflp,l->nfp", n, q[1:])
+    from_d = np.einsum("nfl,pl->nfp", d, ps[:, 1:])
     return (from_n - from_d) % PRIME
 
 
@@ -154,7 +156,7 @@ def _eliminate(nodes: _Nodes, conditions: np.ndarray) -> list[_Nodes]:
 
         def reduce(array: np.ndarray) -> np.ndarray:
             shape = (..., *(None,) * (array.ndim - 2))
-            keep = array[rows[:, None], others] * scale[shape] % PRIME
+            keep = array[rows[:, None], others] * scale[shape]
             return (keep - array[rows, pivot][:, None] * ratio[shape]) % PRIME
 
         reduced = _Nodes(reduce(chosen.basis), chosen.run, chosen.position, chosen.support, chosen.atoms)

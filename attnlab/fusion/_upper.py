@@ -7,7 +7,7 @@ from ..certify._fusion import Poly, Ratio, add
 from ._parts import Part
 
 CANDIDATES = 600  # multiples of the reduced fraction tried per part
-LARGEST = 4_000_000  # head-atom products beyond this are not written out
+LARGEST = 1_050_000  # head-atom products beyond this are not written out
 
 
 def admissible(ratio: Ratio) -> bool:

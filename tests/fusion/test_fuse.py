@@ -249,7 +249,7 @@ def test_a_head_alone_and_its_negative(n):
         ([*steps(1), ExactHead([[0], [1]], [1, 1], [[0], [1]])], "value_shape"),
         ([*steps(1), ExactHead([[0], [1]], [1, 1], [0, 1], [[2]])], "bases"),
         ([al.Head([[0.0], [1.0]], [0.0, 1.0])], "from_keys"),
-        (exact_sigmoid_sum(23), "more than the 4,000,000"),
+        (exact_sigmoid_sum(23), "more than the 1,050,000"),
     ],
 )
 def test_bad_heads_are_named(heads, sentence):
