@@ -124,10 +124,10 @@ def test_integer_programming_never_beats_a_certified_lower_end(seed):
 
 
 def test_time_limit_returns_what_there_is():
-    """Thirteen heads on a line: far beyond the searches, so the bracket stays open, and soon."""
+    """Eight heads on a line: far beyond the searches, so the bracket stays open, and soon."""
     start = time.monotonic()
     result = fuse(steps(1, 3, 4, 5, 7, 9, 11, 13), time_limit=1)
     assert not result.closed
-    assert result.lower >= 8  # the valuations 0, 2 give 4, an exhaustive search more
+    assert result.lower >= 4  # from the valuations 0 and 2 alone; an exhaustive search gives more
     assert result.certificate.verify().holds
     assert time.monotonic() - start < 60  # generous: only a hang fails
