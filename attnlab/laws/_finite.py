@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from ..certify import Certificate
 from ._rounding import aggregate_error, logit_error
@@ -111,8 +110,10 @@ def aggregate(attention: PointAttention, rows: np.ndarray, labels: np.ndarray) -
 
 
 def nearest(points: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Index of the nearest of ``points`` for every target."""
-    return cKDTree(points).query(targets)[1]
+    """Index of the nearest of ``points`` for every target; the first one where several are."""
+    squares, height = (points**2).sum(1), max(BLOCK // len(points), 1)
+    parts = (targets[i : i + height] for i in range(0, len(targets), height))
+    return np.concatenate([(squares - 2 * part @ points.T).argmin(1) for part in parts])
 
 
 def bernstein(square: np.ndarray) -> float:

@@ -13,10 +13,12 @@ c is moved until they nearly do, and p towards the rows that matter, as in optim
 import math
 
 import numpy as np
+import scipy.linalg
 
 from ..certify import Certificate
 
-ROUNDS = 10
+ROUNDS, PATIENCE = 10, 3  # and rounds without progress after which a cut is given up
+LEAST_SHARE = 1e-5  # smaller singular values are lost in the Gram matrix
 CUTS = (0.7, 0.9, 1.1, 1.4)  # singular values kept, in units of eps times the largest
 COLUMN_POWER, ROW_POWER = 0.25, 0.5
 
@@ -31,22 +33,39 @@ def flattened(matrix: np.ndarray, eps: float) -> Certificate | None:
     best, level, found = 1, eps * (1 + 1e-7), None
     for cut in CUTS:
         rows, columns = np.full(len(matrix), 1 / len(matrix)), np.ones(matrix.shape[1])
-        size = 0
+        size, reached, stale = 0, 0, 0
         for _ in range(ROUNDS):
-            u, s, vt = np.linalg.svd(np.sqrt(rows)[:, None] * matrix * columns, full_matrices=False)
-            size = size or int((s > cut * eps * s[0]).sum())
-            right = columns[:, None] * vt[:size].T / s[:size]
+            weighted = np.sqrt(rows)[:, None] * matrix * columns
+            u, s, v = _leading(weighted, size, cut * eps)
+            size = len(s)
+            right = columns[:, None] * v / s
             lengths = (right**2).sum(1)
             proved = math.ceil(size - level**2 * lengths.max() * (1 + 1e-9))
+            reached, stale = max(reached, proved), 0 if proved > reached else stale + 1
+            if stale == PATIENCE:
+                break
             if proved > best:
                 best, found = proved, (rows.copy(), right)
             columns = (
                 columns * np.clip(lengths.mean() / np.maximum(lengths, 1e-300), 1e-3, 1e3) ** COLUMN_POWER
             )
-            leverage = (u[:, :size] ** 2).sum(1) / rows
+            leverage = (u**2).sum(1) / rows
             rows = rows * leverage**ROW_POWER
             rows /= rows.sum()
     if found is None:
         return None
     claim = {"rank": best - 1, "error": eps * (1 + 5e-8)}
     return Certificate("rank-lower-psd", claim, {"R": found[1], "P": found[0][None]}, {"attention": matrix})
+
+
+def _leading(matrix: np.ndarray, size: int, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U (m, s), S (s,), V (N, s) for the ``size`` largest singular values, or if 0 those above ``share``
+    of the largest, from the Gram matrix: they are far from its rounding, and only a few are needed."""
+    gram = matrix.T @ matrix
+    last = len(gram) - 1
+    if not size:
+        values = scipy.linalg.eigvalsh(gram)
+        size = max(int((values > max(share, LEAST_SHARE) ** 2 * values[-1]).sum()), 1)
+    squares, vectors = scipy.linalg.eigh(gram, subset_by_index=(last + 1 - size, last))
+    s = np.sqrt(np.maximum(squares[::-1], 1e-300))
+    return (matrix @ vectors[:, ::-1]) / s, s, vectors[:, ::-1]

@@ -23,7 +23,7 @@ from ._flatten import flattened
 LLOYD = 4  # refinements of the cells
 MOST_LANDMARKS = 1536
 SHARPEN_UP_TO = 2**22  # entries; a dozen passes over the matrix for each rank tried
-FINE, FINE_SHARE = 768, 8  # size of the matrix whose spectrum is flattened: at most, and per cell
+FINE, FINE_SHARE = 768, 16  # size of the matrix whose spectrum is flattened: at most, and per cell
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _bracket(attention: PointAttention, eps: float) -> PointBracket:
 def best_lower(attention: PointAttention, eps: float, cells: Certificate) -> tuple[int, Certificate]:
     """The better proved lower end of two: by cells, and by a flattened spectrum of a finer matrix."""
     size = min(FINE, max(FINE_SHARE * (cells.claim["rank"] + 1), FINE // 3))
-    if max(len(attention.q), len(attention.k)) <= size:
+    if max(len(attention.q), len(attention.k)) <= FINE:
         matrix = attention.rows(slice(None))
     else:
         matrix = _square(attention, farthest_first(attention.k, min(size, len(attention.k))))

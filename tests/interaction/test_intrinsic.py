@@ -43,6 +43,23 @@ def test_gauges_leave_attention_and_descriptors_alone(name, seed):
     assert it.residual(c0) == pytest.approx(it.residual(c1), abs=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_every_descriptor_is_the_same_in_every_gauge(seed):
+    def descriptors(head):
+        a, q, k = (np.asarray(v) for v in (head.attention, head.q, head.k))
+        radius = it.factor_radius(q, k)
+        floors = [it.tau_floor(a, r) for r in (0, 1, 2)]
+        partial = np.linalg.svd(it.intrinsic(a))
+        rest = it.intrinsic(a) - partial[1][0] * np.outer(partial[0][:, 0], partial[2][0])
+        costs = [it.residual(rest), it.residual(rest, gauge="none"), float(it.tau(it.residual(rest)))]
+        return np.array([radius.lower, radius.upper, it.svd_dimension(a, 0.3), *floors, *costs])
+
+    before = coordinates(seed)
+    expected = descriptors(before)
+    for name, gauge in gauges(seed).items():
+        assert np.allclose(descriptors(gauge(before)), expected, rtol=1e-10, atol=1e-10), name
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_all_gauges_in_a_row(seed):
     before = after = coordinates(seed)

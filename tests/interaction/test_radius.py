@@ -76,7 +76,7 @@ def test_closed_forms(rng):
 
 
 @settings(max_examples=25)
-@given(st.integers(1, 6), seeds)
+@given(st.sampled_from([1, 3, 6]), seeds)  # every width compiles once
 def test_gauge_invariance(r, seed):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(14, r)), rng.normal(size=(11, r))
@@ -106,7 +106,7 @@ def test_every_gauge_leaves_kappa_alone(rng):
 
 
 @settings(max_examples=15)
-@given(st.integers(2, 6), seeds)
+@given(st.sampled_from([2, 5]), seeds)
 def test_seminorm(r, seed):
     rng = np.random.default_rng(seed)
     x, y, z = (rng.normal(size=(9, r)) for _ in range(3))

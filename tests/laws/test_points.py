@@ -77,7 +77,7 @@ def test_point_bracket_brackets(seed, beta, eps):
 
 def test_many_sphere_points_approach_the_continuum():
     closed = sphere_bracket(2, 64.0, 0.1)
-    finite = point_bracket(sphere_points(2, 1500, 64.0, np.random.default_rng(0)), 0.1)
+    finite = point_bracket(sphere_points(2, 400, 64.0, np.random.default_rng(0)), 0.1)
     assert finite.lower <= closed.upper
     assert closed.lower <= finite.upper
     assert finite.upper <= 1.2 * closed.upper
@@ -189,7 +189,7 @@ def test_flattened_spectrum_is_verified_and_below_every_upper_end(seed, beta, ep
 
 def test_flattened_spectrum_approaches_the_continuum():
     closed = sphere_bracket(3, 8.0, 0.1)
-    points = sphere_points(3, 600, 8.0, np.random.default_rng(0))
+    points = sphere_points(3, 400, 8.0, np.random.default_rng(0))
     assert flattened(dense(points), 0.1).claim["rank"] + 1 >= 0.85 * closed.lower
 
 
