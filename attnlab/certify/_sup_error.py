@@ -195,14 +195,14 @@ def _halved(
 
 def check_sup_error(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
     """Claim ``{"lower": x, "upper": y}``."""
-    lower, upper = _claimed(claim, "lower"), _claimed(claim, "upper")
+    lower, upper = claimed_number(claim, "lower"), claimed_number(claim, "upper")
     head, target, radius = decode(subject)
     order = int(witness["order"])
     if not 1 <= order <= LARGEST_ORDER:
         raise InvalidWitness(f"order must be from 1 to {LARGEST_ORDER}, not {order}.")
     if math.comb(len(radius) + order, order) > LARGEST_TABLE:
         raise InvalidWitness(f"order {order} is too high in dimension {len(radius)}.")
-    point = _finite(witness, "point", (len(radius),))
+    point = finite_array(witness, "point", (len(radius),))
     if (np.abs(point) > radius).any():
         raise InvalidWitness("point is outside the box.")
     low_bound, high_bound = 0.0, 0.0
@@ -229,11 +229,16 @@ def decode(subject: Named) -> tuple[Atoms, list[Atoms], np.ndarray]:
     Raises:
         InvalidWitness: shapes that do not fit, or numbers that are not finite.
     """
-    radius = _finite(subject, "radius", (None,))
+    radius = finite_array(subject, "radius", (None,))
     if not len(radius) or not (radius > 0).all():
         raise InvalidWitness("radius must be positive.")
     head = _atoms(subject, "head_", len(radius), None)
-    atoms = _atoms(subject, "target_", len(radius), head.values.shape[1], keep=True)
+    return head, decode_target(subject, len(radius), head.values.shape[1]), radius
+
+
+def decode_target(subject: Named, d: int, p: int | None = None) -> list[Atoms]:
+    """The heads of the sum, from the ``target_`` arrays; absent atoms dropped."""
+    atoms = _atoms(subject, "target_", d, p, keep=True)
     sizes = subject["target_sizes"]
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not len(sizes) or (sizes < 1).any():
         raise InvalidWitness("target_sizes must be a list of positive integers.")
@@ -241,12 +246,12 @@ def decode(subject: Named) -> tuple[Atoms, list[Atoms], np.ndarray]:
         raise InvalidWitness("target_sizes does not add up to the number of target atoms.")
     cuts = np.cumsum(sizes)[:-1]
     parts = zip(*(np.split(x, cuts) for x in (atoms.keys, atoms.values, atoms.logs)), strict=True)
-    return head, [_present(Atoms(*part)) for part in parts], radius
+    return [_present(Atoms(*part)) for part in parts]
 
 
 def _atoms(subject: Named, prefix: str, d: int, p: int | None, keep: bool = False) -> Atoms:
-    keys = _finite(subject, prefix + "keys", (None, d))
-    values = _finite(subject, prefix + "values", (len(keys), p))
+    keys = finite_array(subject, prefix + "keys", (None, d))
+    values = finite_array(subject, prefix + "values", (len(keys), p))
     logs = np.asarray(subject[prefix + "log_weights"])
     if logs.shape != (len(keys),) or logs.dtype.kind not in "fiu":
         raise InvalidWitness(f"{prefix}log_weights must be real of shape ({len(keys)},).")
@@ -263,7 +268,7 @@ def _present(atoms: Atoms) -> Atoms:
     return Atoms(atoms.keys[there], atoms.values[there], atoms.logs[there])
 
 
-def _finite(arrays: Named, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
+def finite_array(arrays: Named, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
     array = np.asarray(arrays[name])
     fits = array.ndim == len(shape) and all(
         want is None or want == have for want, have in zip(shape, array.shape, strict=True)
@@ -273,7 +278,7 @@ def _finite(arrays: Named, name: str, shape: tuple[int | None, ...]) -> np.ndarr
     return array.astype(np.float64)
 
 
-def _claimed(claim: Mapping[str, Any], name: str) -> float:
+def claimed_number(claim: Mapping[str, Any], name: str) -> float:
     value = claim[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
         raise InvalidWitness(f"claim {name} must be a finite non-negative number, not {value!r}.")

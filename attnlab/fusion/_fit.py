@@ -118,10 +118,10 @@ def fit_many(
     [1, 2]
     """
     begin = time.perf_counter()
-    counts = [_positive("num_atoms", m) for m in counts]
+    counts = [check_count("num_atoms", m) for m in counts]
     if not counts:
         raise ValueError("counts is empty; give at least one number of atoms.")
-    starts, polished = _positive("starts", starts), _positive("polished", polished)
+    starts, polished = check_count("starts", starts), check_count("polished", polished)
     function = Function(target, box)
     if not box.finite and points is None:
         raise ValueError("box has infinite radius; fit on a finite box.")
@@ -284,7 +284,8 @@ def _as_head(atoms: Atoms, error: float, function: Function, samples: Samples) -
     return head, max(error, float(np.abs(got - samples.wanted).max()))
 
 
-def _positive(name: str, value: Any) -> int:
+def check_count(name: str, value: Any) -> int:
+    """``value`` as an integer of at least 1, or a ``ValueError`` that names the argument."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     return int(value)
