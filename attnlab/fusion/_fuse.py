@@ -108,7 +108,7 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
         window: where to look for a head with fewer atoms by integer programming: an integer n for all
             keys in (0..n)^rho, or a table of integer keys (a common shift of all keys never matters, so
             a window around 0 is as good as one that starts there). Only the upper end depends on it.
-        time_limit: seconds after which the searches stop with the best found; half of it goes to the
+        time_limit: seconds after which the searches stop with the best found; four fifths are for the
             lower end. (Reducing the sum to lowest terms and checking the certificates come on top.)
 
     Raises:
@@ -129,7 +129,7 @@ def fuse(heads: Iterable[ExactHead], window: Any = None, time_limit: float = 60)
     parts = split(data, scale)
     uppers = [best_multiple(part) for part in parts]
     keys = None if window is None else _window(window, parts, uppers)
-    middle, deadline = start + seconds / 2, start + seconds
+    middle, deadline = start + 0.8 * seconds, start + seconds
     found = [lower_bound(p, scale, atoms(u), middle) for p, u in zip(parts, uppers, strict=True)]
     lowers = _one_search(found)
     blocks = [
