@@ -146,7 +146,8 @@ class Design(eqx.Module):
 def solve_designs(problems: list[tuple[np.ndarray, np.ndarray]], tol: float) -> list[Design]:
     """Run the algorithm on problems of one shape (m, N), one lane each, ranks padded with zeros."""
     lanes = len(problems)
-    width = max(1, *(x.shape[1] for x, _ in problems))
+    # The next power of two: few widths, so few compiles.
+    width = 1 << (max(1, *(x.shape[1] for x, _ in problems)) - 1).bit_length()
     m, n = len(problems[0][0]), len(problems[0][1])
     x, y = np.zeros((lanes, m, width)), np.zeros((lanes, n, width))
     spread = np.ones((lanes, width))
