@@ -43,7 +43,7 @@ def test_gauges_leave_attention_and_descriptors_alone(name, seed):
     assert it.residual(c0) == pytest.approx(it.residual(c1), abs=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 def test_every_descriptor_is_the_same_in_every_gauge(seed):
     def descriptors(head):
         a, q, k = (np.asarray(v) for v in (head.attention, head.q, head.k))

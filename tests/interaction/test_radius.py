@@ -75,7 +75,7 @@ def test_closed_forms(rng):
     assert factor_radius(signs, signs).lower == pytest.approx(3, rel=1e-6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.sampled_from([1, 3, 6]), seeds)  # every width compiles once
 def test_gauge_invariance(r, seed):
     rng = np.random.default_rng(seed)
@@ -105,8 +105,8 @@ def test_every_gauge_leaves_kappa_alone(rng):
     assert one.lower == pytest.approx(two.lower, rel=1e-10)
 
 
-@settings(max_examples=15)
-@given(st.sampled_from([2, 5]), seeds)
+@settings(max_examples=8)
+@given(st.sampled_from([2, 4]), seeds)
 def test_seminorm(r, seed):
     rng = np.random.default_rng(seed)
     x, y, z = (rng.normal(size=(9, r)) for _ in range(3))
