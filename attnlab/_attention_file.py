@@ -98,7 +98,8 @@ def _open(path: Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as data:
+    with open(path, "rb") as file:
+        data = np.load(file, allow_pickle=False)
         if not isinstance(data, np.lib.npyio.NpzFile):
             raise ValueError("it is a bare .npy array")
         return {name: data[name] for name in data.files}

@@ -22,7 +22,7 @@ from scipy.sparse import block_array, coo_array, eye_array, kron
 
 import attnlab as al
 from attnlab.certify import Certificate
-from attnlab.rank import svd_tail, truncated_svd, two_summing
+from attnlab.rank import svd_bracket, svd_tail, truncated_svd, two_summing
 
 HERE = Path(__file__).parent
 HEADS = HERE.parent / "tests" / "data" / "minilm_heads.npz"
@@ -121,10 +121,7 @@ def bracket_table(heads: dict[str, np.ndarray]) -> str:
         found = al.rank.brackets(a, TOLERANCES)
         seconds.append(time.perf_counter() - start)
         gaps.append([b.upper - b.lower for b in found])
-        svd = []
-        for e in TOLERANCES:
-            low, high = np.array([plain_svd(a, k) for k in range(65)]).T
-            svd.append(f"[{int((low > e).sum())}, {int(np.argmax(high <= e))}]")
+        svd = [str(list(svd_bracket(a, e))) for e in TOLERANCES]
         cells = [f"[{b.lower}, {b.upper}]" for b in found]
         lines.append(f"| {name} | " + " | ".join(cells + svd) + f" | {seconds[-1]:.1f} |")
     gap = np.array(gaps)

@@ -126,7 +126,8 @@ def load(path: str | os.PathLike[str]) -> Certificate:
         FileNotFoundError: no such file.
     """
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with open(path, "rb") as file:
+            data = np.load(file, allow_pickle=False)
             if not isinstance(data, np.lib.npyio.NpzFile):
                 raise CertificateError(f"{path} is a bare array, not a certificate (.npz).")
             entries = {name: data[name] for name in data.files}

@@ -6,6 +6,7 @@ from ._bracket import brackets as brackets
 from ._bracket import focused_profile as focused_profile
 from ._constructions import cross as cross
 from ._constructions import row_cover as row_cover
+from ._constructions import svd_bracket as svd_bracket
 from ._constructions import truncated_svd as truncated_svd
 from ._profile import ErrorProfile as ErrorProfile
 from ._profile import RankBracket as RankBracket
@@ -25,6 +26,7 @@ __all__ = [
     "error_profile",
     "focused_profile",
     "row_cover",
+    "svd_bracket",
     "svd_tail",
     "truncated_svd",
     "two_summing",

@@ -96,7 +96,9 @@ def _closed(explorer: Explorer, eps: float) -> bool:
 
 
 def _bisect_line(explorer: Explorer, eps: float) -> None:
-    low, high = 0, explorer.full_rank
+    """Exact solutions at the ranks next to r_eps, found by bisection between the two SVD estimates."""
+    low, high = (int(np.argmax(x <= eps)) for x in explorer.screen())
+    low = max(low - 1, 0)
     explorer.construct([high])
     while high - low > 1:
         middle = (low + high) // 2
@@ -105,6 +107,7 @@ def _bisect_line(explorer: Explorer, eps: float) -> None:
             low = middle
         else:
             high = middle
+    explorer.solve_line([low, high])
 
 
 def _locate(explorer: Explorer, tolerances: list[float]) -> None:

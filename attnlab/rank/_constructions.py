@@ -52,3 +52,19 @@ def cross(matrix: ArrayLike, rank: int) -> tuple[np.ndarray, np.ndarray]:
     rows = scipy.linalg.qr(a.T, pivoting=True, mode="r")[-1][:rank]
     middle = np.linalg.pinv(a[:, columns]) @ a @ np.linalg.pinv(a[rows])
     return a[:, columns] @ middle, a[rows]
+
+
+def svd_bracket(matrix: ArrayLike, eps: float) -> tuple[int, int]:
+    """The bracket on r_eps that the singular values give: the baseline, plain float64, not certified.
+
+    Lower: the least k whose tail (sum over j > k of s_j^2 / m)^(1/2) is at most eps. Upper: the least k
+    whose truncated SVD is within eps in every row (l1).
+
+    >>> svd_bracket(np.eye(4), 0.4)
+    (4, 4)
+    """
+    a = np.asarray(matrix, np.float64)
+    u, s, vt = np.linalg.svd(a, full_matrices=False)
+    tails = np.sqrt(np.append(np.cumsum((s**2)[::-1])[::-1], 0.0) / len(a))
+    errors = [np.abs(a - (u[:, :k] * s[:k]) @ vt[:k]).sum(1).max() for k in range(len(s))] + [0.0]
+    return int(np.argmax(tails <= eps)), int(np.argmax(np.array(errors) <= eps))

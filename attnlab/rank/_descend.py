@@ -123,14 +123,18 @@ def _lane(problem, matrix, lane, steps):
 
     def body(i, carry):
         params, state, memory, best, diverged = carry
-        progress = i.astype(dtype) / steps.astype(dtype)
+        progress = jnp.asarray(i, dtype) / jnp.asarray(steps, dtype)
         smoothing = Smoothing(width=10.0 ** (-0.5 - 3 * progress), heat=10.0 ** (-1 - 2 * progress))
         (smooth, (exact, trusted, state)), grads = gradient(params, state, matrix, mask, smoothing)
         finite = jnp.isfinite(smooth) & jnp.isfinite(exact)
         better = finite & trusted & (exact < best[0])
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (exact, params, state), best)
         updates, memory = adam.update(grads, memory)
-        step = lane.rate * jnp.minimum(1.0, 2 * (1 - progress)) * jnp.minimum(1.0, (i + 1) / 50).astype(dtype)
+        step = (
+            lane.rate
+            * jnp.minimum(1.0, 2 * (1 - progress))
+            * jnp.minimum(1.0, (jnp.asarray(i, dtype) + 1) / 50)
+        )
         moved = jax.tree.map(lambda p, u, s: p - step * s * u, params, updates, lane.scales)
         # A lane that met a non-finite number goes back to its best iterate with a fresh memory.
         back = lambda new, old: jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)  # noqa: E731

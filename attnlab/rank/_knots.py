@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 STEPS = 60  # linear programmes per descent; the step radius shrinks when one does not help
-MOVES = 10  # relocations of a single knot before giving up
+MOVES = 30  # relocations of a single knot before giving up
 SAME = 1e-6  # relative spread at which alternating values count as equal
 
 
