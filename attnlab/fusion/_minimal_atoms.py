@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..certify import Certificate
@@ -193,5 +194,6 @@ def _everywhere(function: Function, eps: float, product: Any) -> AtomBracket:
     head = None
     if product is not None:
         keys, values, logs = product
-        head = Head(keys, values[:, 0] if function.scalar else values, logs)
+        values = values[:, 0] if function.scalar else values
+        head = Head(*(jnp.asarray(x, jnp.result_type(float)) for x in (keys, values, logs)))
     return AtomBracket(eps, function.box, lower, "robust", None, upper, True, head, None, ())

@@ -1,0 +1,215 @@
+"""Fewer atoms on a set of given queries: first-order fits in many dimensions, and a subset baseline.
+
+``fit`` solves normal equations and suits a few dimensions. Learned heads have 32 to 128: here lanes of
+Adam on the p-norm (p rising) do the search. Everything is judged on the given points, by sampling.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy.optimize import nnls
+
+from ..heads import HeadSum
+from ._fit import check_count, seed_of
+from ._fit_search import LANES, POWERS, Lanes, residual
+from ._function import head_arrays, head_values, softmax
+from ._polish import Atoms
+
+DICTIONARY = 4096  # most atoms of the product that the baseline chooses from
+
+
+@dataclass(frozen=True, eq=False)
+class Distilled:
+    """Heads found for each number of atoms; errors are the largest coordinate difference on the points.
+
+    Attributes:
+        counts: numbers of atoms.
+        heads: (keys, values, log-weights) of the best lane of each count.
+        errors: its largest difference on the points given, an estimate for any larger set.
+        lane_errors: (counts, starts) of all lanes; NaN where a lane diverged.
+    """
+
+    counts: list[int]
+    heads: list[Atoms]
+    errors: list[float]
+    lane_errors: np.ndarray
+
+    def error_on(self, queries: np.ndarray, wanted: np.ndarray) -> list[float]:
+        """Largest difference of each head on other queries (n, d) with wanted values (n, p)."""
+        return [float(np.abs(head_values(*h, queries) - wanted).max()) for h in self.heads]
+
+
+def distill(
+    target: HeadSum,
+    counts: list[int],
+    queries: np.ndarray,
+    *,
+    key: Any = None,
+    starts: int = 4,
+    steps: int = 1000,
+    rate: float = 0.02,
+) -> Distilled:
+    """Fit heads with few atoms to a sum of heads on given queries, by Adam in float32.
+
+    Arguments:
+        target: the sum of heads.
+        counts: numbers of atoms, all lanes of one program.
+        queries: (n, d).
+        key: PRNG key or int; starts: lanes per count; steps, rate: of Adam, rate relative to the keys.
+
+    Raises:
+        ValueError: queries of a wrong shape or not finite, or a count below 1.
+    """
+    counts = [check_count("counts", m) for m in counts]
+    queries = np.asarray(queries, np.float64)
+    if queries.ndim != 2 or queries.shape[1] != target.dim or not np.isfinite(queries).all():
+        raise ValueError(f"queries must be finite of shape (n, {target.dim}), got shape {queries.shape}.")
+    heads = [head_arrays(h) for h in target.heads]
+    wanted = sum(head_values(*h, queries) for h in heads)
+    assert isinstance(wanted, np.ndarray)
+    rng = np.random.default_rng(seed_of(key))
+    lanes = _lanes(heads, counts, queries, wanted, check_count("starts", starts), rng)
+    scale = np.array([max(float(lanes.keys.std()), 1e-6), 1.0, max(float(np.ptp(wanted)), 1e-6)])
+    found, errors = _descend(lanes, queries, wanted, scale, rate, steps)
+    table = errors.reshape(len(counts), starts)
+    best = [i * starts + int(np.nanargmin(row)) for i, row in enumerate(table)]
+    chosen = [_better_values(found.head(b), queries, wanted) for b in best]
+    reached = [float(np.abs(head_values(*h, queries) - wanted).max()) for h in chosen]
+    return Distilled(counts, chosen, reached, table)
+
+
+def select_atoms(target: HeadSum, counts: list[int], queries: np.ndarray, *, key: Any = None) -> Distilled:
+    """The baseline: a subset of the atoms of the plain product, chosen to match the attention mass.
+
+    Orthogonal matching pursuit picks keys whose share of the softmax denominator adds up to 1 at all
+    queries, with non-negative weights; values follow by least squares. This is the selection of Attention
+    Matching (arXiv 2602.16284) applied to the product of the heads; of a product with more than 4,096
+    atoms, the heaviest on average are considered.
+    """
+    heads = [head_arrays(h) for h in target.heads]
+    queries = np.asarray(queries, np.float64)
+    wanted = sum(head_values(*h, queries) for h in heads)
+    assert isinstance(wanted, np.ndarray)
+    keys, logs, mass = _dictionary(heads, queries)
+    rest, picked, weights = np.ones(len(queries)), [], np.zeros(0)
+    chosen: dict[int, Atoms] = {}
+    size = np.sqrt((mass**2).sum(0)) + 1e-300
+    for m in range(1, max(counts) + 1):
+        gain = (rest @ mass) / size
+        gain[picked] = -np.inf
+        picked.append(int(gain.argmax()))
+        weights, _ = nnls(mass[:, picked], np.ones(len(queries)))
+        rest = 1 - mass[:, picked] @ weights
+        if m in counts:
+            used = np.array(picked)[weights > 0]
+            b = logs[used] + np.log(weights[weights > 0])
+            w = softmax(keys[used], b, queries)
+            chosen[m] = (keys[used], np.linalg.lstsq(w, wanted, rcond=1e-10)[0], b)
+    out = [chosen[m] for m in counts]
+    errors = [float(np.abs(head_values(*h, queries) - wanted).max()) for h in out]
+    return Distilled(list(counts), out, errors, np.array(errors)[:, None])
+
+
+def _dictionary(heads: list[Atoms], queries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Keys, log-weights and softmax shares (n, atoms) of the heaviest atoms of the product."""
+    keys, logs = heads[0][0], heads[0][2]
+    mass = softmax(keys, logs, queries)
+    for k, _, b in heads[1:]:
+        share = softmax(k, b, queries)
+        keys = (keys[:, None] + k).reshape(-1, keys.shape[1])
+        logs = (logs[:, None] + b).reshape(-1)
+        mass = (mass[:, :, None] * share[:, None, :]).reshape(len(queries), -1)
+        heavy = np.argsort(-mass.mean(0))[:DICTIONARY]
+        keys, logs, mass = keys[heavy], logs[heavy], mass[:, heavy]
+    return keys, logs, mass
+
+
+def _lanes(heads, counts, queries, wanted, starts, rng) -> Lanes:
+    """Random atoms of the product, drawn by their mean mass, with least-squares values."""
+    keys, logs, mass = _dictionary(heads, queries)
+    width, size = max(counts), len(counts) * starts
+    shape = (size, width, keys.shape[1])
+    lanes = Lanes(
+        np.zeros(shape),
+        np.zeros(shape[:2]),
+        np.zeros((*shape[:2], wanted.shape[1])),
+        np.zeros(shape[:2], bool),
+    )
+    chance = mass.mean(0) ** 0.5
+    for lane, m in enumerate(np.repeat(counts, starts)):
+        rows = rng.choice(len(keys), m, replace=len(keys) < m, p=chance / chance.sum())
+        lanes.keys[lane, :m], lanes.logs[lane, :m], lanes.mask[lane, :m] = keys[rows], logs[rows], True
+        w = softmax(keys[rows], logs[rows], queries)
+        ridge = 1e-3 * np.eye(m) * len(queries) / m
+        lanes.values[lane, :m] = np.linalg.solve(w.T @ w + ridge, w.T @ wanted)
+    return lanes
+
+
+def _descend(lanes: Lanes, queries, wanted, scale, rate: float, steps: int) -> tuple[Lanes, np.ndarray]:
+    count = len(lanes.mask)
+    take = np.arange(-(-count // LANES) * LANES) % count
+    x, y, s = (jnp.asarray(a, jnp.float32) for a in (queries, wanted, scale))
+    parts = []
+    for start in range(0, len(take), LANES):
+        rows = take[start : start + LANES]
+        keys, logs, values = (jnp.asarray(a[rows], jnp.float32) for a in lanes[:3])
+        out = _adam(
+            keys,
+            logs,
+            values,
+            jnp.asarray(lanes.mask[rows]),
+            x,
+            y,
+            s,
+            jnp.asarray(rate, jnp.float32),
+            jnp.asarray(steps),
+        )
+        parts.append(jax.device_get(out))
+    keys, logs, values, error = (np.concatenate(p)[:count] for p in zip(*parts, strict=True))
+    return Lanes(keys, logs, values, lanes.mask), np.where(np.isfinite(error), error, np.nan)
+
+
+@eqx.filter_jit
+def _adam(keys, logs, values, mask, points, wanted, scale, rate, steps):
+    powers = jnp.asarray(POWERS, points.dtype)
+    adam = optax.scale_by_adam(b1=0.9, b2=0.99)
+
+    def loss(params, keep, power):
+        size = jnp.abs(residual(params, keep, points, wanted))
+        top = jax.lax.stop_gradient(jnp.maximum(size.max(), 1e-30))
+        return jnp.log(jnp.mean((size / top) ** power)) / power + jnp.log(top), size.max()
+
+    def lane(keys, logs, values, keep):
+        def body(i, carry):
+            params, memory, best = carry
+            progress = i / steps
+            power = powers[jnp.minimum(len(POWERS) * i // steps, len(POWERS) - 1)]
+            (_, top), slope = jax.value_and_grad(loss, has_aux=True)(params, keep, power)
+            best = jax.tree.map(lambda a, b: jnp.where(top < best[0], a, b), (top, *params), best)
+            moves, memory = adam.update(slope, memory)
+            step = rate * jnp.minimum(1.0, 2 * (1 - progress)).astype(points.dtype)
+            sizes = (scale[0], scale[1], scale[2])
+            params = jax.tree.map(lambda p, c, u: p - step * c * u, params, sizes, moves)
+            return params, memory, best
+
+        params = (keys, logs, values)
+        begin = (jnp.asarray(jnp.inf, points.dtype), *params)
+        best = jax.lax.fori_loop(0, steps, body, (params, adam.init(params), begin))[2]
+        return *best[1:], best[0]
+
+    return jax.vmap(lane)(keys, logs, values, mask)
+
+
+def _better_values(head: Atoms, queries: np.ndarray, wanted: np.ndarray) -> Atoms:
+    """The head in float64, with least-squares values if they lower the largest error."""
+    keys, values, logs = head
+    w = softmax(keys, logs, queries)
+    other = np.linalg.lstsq(w, wanted, rcond=1e-8)[0]
+    if np.abs(w @ other - wanted).max() < np.abs(w @ values - wanted).max():
+        values = other
+    return keys, values, logs
