@@ -44,7 +44,7 @@ Row = dict[str, Any]
 def main(argv: list[str] | None = None) -> int:
     run = _lab.start("headline", __doc__ or "", argv=argv)
     jax.config.update("jax_enable_x64", True)
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.4), layout="constrained")
     said = Console(stderr=True)
     with said.status("fusing sums of logistic functions") as status:
         fused, claims = separation(DIMS[run.preset], axes[0])
@@ -166,13 +166,13 @@ def learned_heads(
         axis.plot(
             [r["lower"] - 0.25, r["upper"] + 0.25], [y, y], color="tab:red", lw=3, solid_capstyle="butt"
         )
-        names.append(f"layer {r['layer']} head {r['head']}, eps {r['eps']:g}")
+        names.append(f"L{r['layer']}H{r['head']}, eps {r['eps']:g}")
     axis.plot([], [], color="0.75", lw=6, label="plain SVD")
     axis.plot([], [], color="tab:red", lw=3, label="certified")
     axis.set_yticks(range(len(rows)), names, fontsize=7)
     axis.invert_yaxis()
-    axis.set(xlabel="bracket on r_eps (64 tokens)", title="learned heads of MiniLM")
-    axis.legend(fontsize=8)
+    axis.set(xlabel="bracket on r_eps (64 tokens)", title="learned heads of MiniLM (layer, head)")
+    axis.legend(fontsize=8, loc="lower right")
     mine = np.array([r["upper"] - r["lower"] for r in rows])
     plain = np.array([r["svd_upper"] - r["svd_lower"] for r in rows])
     example = next(r for r in rows if (r["layer"], r["head"], r["eps"]) == (3, 5, 0.2))

@@ -1,5 +1,7 @@
 """Error profiles and brackets: known answers, invariances, and the certificates behind each end."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -121,15 +123,15 @@ def test_keys_and_seeds_are_deterministic():
 
 
 def test_a_learned_head_reaches_the_published_quality():
-    """MiniLM layer 3 head 5, k = 1 .. 8: within 7% of the first prototype's bracket at fast effort."""
+    """MiniLM layer 3 head 5, k = 1 .. 8: near the first prototype's bracket already at fast effort."""
     with np.load(HEADS) as data:
         index = data["heads"].tolist().index([3, 5])
         logits = data["logits"][index].astype(np.float64)
     profile = error_profile(Logits(logits), [1, 2, 4, 8], effort="fast")
     for k, low, high in ((1, 0.645, 0.646), (2, 0.489, 0.511), (4, 0.287, 0.322), (8, 0.174, 0.189)):
         i = int(np.flatnonzero(profile.ranks == k)[0])
-        assert profile.lower[i] >= 0.93 * low
-        assert profile.upper[i] <= 1.07 * high
+        assert profile.lower[i] >= 0.9 * low
+        assert profile.upper[i] <= 1.05 * high
     assert {"seconds", "lane_steps", "peak_memory_mb", "lanes_improved"} <= profile.cost.keys()
 
 
@@ -153,3 +155,23 @@ def test_printed_forms():
     result = bracket(np.eye(3), 0.5, effort="fast")
     assert repr(result) == "RankBracket(r_0.5 = 3, certified)"
     assert "a_2" in repr(error_profile(np.eye(3), effort="fast"))
+
+
+def test_without_float64_the_search_is_float32_and_certificates_still_hold(tmp_path):
+    """JAX as it comes (float64 off), in a fresh process."""
+    np.save(tmp_path / "a.npy", small(3))
+    code = (
+        "import sys, numpy as np, attnlab as al\n"
+        f"a = np.load({str(tmp_path / 'a.npy')!r})\n"
+        "p = al.rank.error_profile(a, [2, 4], effort='fast')\n"
+        "assert all(c.verify() for c in p.upper_certificates)\n"
+        "assert all(c is None or c.verify() for c in p.lower_certificates)\n"
+        "np.save(sys.argv[1], np.stack([p.lower, p.upper]))\n"
+    )
+    out = tmp_path / "ends.npy"
+    run = subprocess.run([sys.executable, "-c", code, str(out)], capture_output=True, text=True, timeout=150)
+    assert run.returncode == 0, run.stderr
+    double = error_profile(small(3), [2, 4], effort="fast")
+    lower, upper = np.load(out)
+    np.testing.assert_allclose(lower, double.lower, rtol=0.03, atol=1e-12)
+    np.testing.assert_allclose(upper, double.upper, rtol=0.03, atol=1e-12)
