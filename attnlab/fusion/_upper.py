@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from itertools import product
 
+import flint
+
 from ..certify._fusion import Poly, Ratio, add
 from ._parts import Part
 
 CANDIDATES = 600  # multiples of the reduced fraction tried per part
+LONGEST_UNIFORM = 2000  # atoms of a head with equal weights
 LARGEST = 1_050_000  # head-atom products beyond this are not written out
 
 
@@ -49,7 +52,29 @@ def best_multiple(part: Part) -> Ratio:
         trial = times(lowest, factor)
         if atoms(trial) < atoms(best) and admissible(trial):
             best = trial
-    return best
+    return _uniform(lowest, atoms(best)) or best
+
+
+def _uniform(lowest: Ratio, below: int) -> Ratio | None:
+    """In one variable: the head with keys 0..n-1 and equal weights, n < ``below``, if there is one.
+
+    Its denominator (x^n - 1)/(x - 1) has all n-th roots of unity but 1 as simple zeros, and no numerator
+    has a key outside its support. So sum over a | m of c_a sigma(a q) needs at most 2 m atoms.
+    """
+    if lowest.denominator.context().nvars() != 1:
+        return None
+    degree = int(lowest.denominator.degrees()[0])
+    if degree + 1 >= min(below, LONGEST_UNIFORM):
+        return None
+    q = flint.fmpz_poly([int(lowest.denominator[(i,)]) for i in range(degree + 1)])
+    q //= q.content()
+    for n in range(degree + 1, min(below, LONGEST_UNIFORM)):
+        quotient, rest = divmod(flint.fmpz_poly([1] * n), q)
+        if rest == 0:
+            ctx = lowest.denominator.context()
+            factor = ctx.from_dict({(i,): int(c) for i, c in enumerate(quotient.coeffs()) if c})
+            return times(lowest, factor)
+    return None
 
 
 def _divisors(poly: Poly) -> Iterator[Poly]:

@@ -66,6 +66,16 @@ def test_the_plain_product_is_not_always_the_minimum():
     assert set(result.head.weights) == {1}
 
 
+@pytest.mark.parametrize(("n", "product"), [(6, 13), (12, 29), (24, 61), (28, 57)])
+def test_divisors_of_perfect_and_abundant_numbers(n, product):
+    """2n atoms of equal weight carry sum of c_a sigma(a q) over a | n; the product has s(n) + 1 and more."""
+    divisors = [a for a in range(1, n + 1) if n % a == 0]
+    heads = [ExactHead([[0], [a]], [1, 1], [0, i + 1]) for i, a in enumerate(divisors)]
+    result = fuse(heads, time_limit=0.2)
+    assert result.upper <= 2 * n < result.product == product
+    assert result.certificate.verify().holds
+
+
 @pytest.mark.parametrize("d", range(1, 11))
 def test_dyadic_chains(d):
     result = fuse(steps(*[2**j for j in range(d)]))
