@@ -87,13 +87,14 @@ class HeadSeries:
         z, error = self.logits(centre)
         move = half[:, self.active].T
         s = np.abs(self.keys) @ move
-        spread = s.max(0, initial=0.0) * (1 + 64 * UNIT)
+        spread = s.max(0, initial=0.0) * (1 + gamma(len(self.active) + 64))
         top = (z + s).max(0)
         v = self.values[self.falling, None]
         plus, minus = np.exp(z + s - top)[self.falling], np.exp(z - s - top)[self.falling]
         high = _best_mean(plus, minus, v)
         low = -_best_mean(plus[::-1], minus[::-1], -v[::-1])
-        slack = self.half_range * (error + 32 * UNIT * spread + 4 * gamma(4 * len(v) + 20)) + TINY
+        drift = error + 8 * gamma(len(self.active) + 16) * spread
+        slack = self.half_range * (drift + 4 * gamma(4 * len(v) + 20)) + TINY
         tight = spread < LARGEST_SPREAD
         low = np.where(tight, np.maximum(low - slack, -self.half_range), -self.half_range)
         high = np.where(tight, np.minimum(high + slack, self.half_range), self.half_range)
@@ -107,7 +108,7 @@ class HeadSeries:
         z, error = self.logits(centre)
         move = half[:, self.active].T
         s = np.abs(self.keys) @ move
-        spread = s.max(0, initial=0.0) * (1 + 64 * UNIT)
+        spread = s.max(0, initial=0.0) * (1 + gamma(len(self.active) + 64))
         p = np.exp(z)
         scale = self.terms.monomials(move)
         below = (self.monomials.T @ p) * scale

@@ -15,7 +15,7 @@ from ..heads import Head
 from ._box import Box
 from ._function import Function, Target, flat_subject, largest_rows, worst_points
 
-FLOOR = 1e-6  # absolute gap that is good enough, unless tol is smaller
+FLOORS = {4: 1e-4, 5: 1e-3}  # absolute gap that is good enough, unless tol is smaller; else 1e-6
 ORDERS = {1: 14, 2: 12, 3: 8, 4: 8, 5: 6, 6: 3}
 BUDGETS = {1: 200_000, 2: 1_000_000, 3: 2_000_000, 4: 400_000, 5: 60_000}
 NEAR_EXACT = 1e-3
@@ -62,8 +62,8 @@ def sup_error(
 
     Boxes are settled by an interval softmax and by Taylor polynomials of the difference with an
     analytic remainder, all rounded outward (``attnlab.certify``). The search stops once
-    ``hi - lo <= max(tol * lo, min(tol, 1e-6))``, or at the budget: the interval is then wider, and
-    still proved. That is routine up to dimension 3, best effort in 4, and loose above.
+    ``hi - lo <= max(tol * lo, min(tol, 1e-6))`` (1e-4 in dimension 4), or at the budget: the interval is
+    then wider, and still proved. Seconds up to dimension 3, minutes in 4 (best effort), loose above.
 
     Arguments:
         target: a ``Head`` or ``HeadSum``; a callable ``(d,) -> ()`` or ``(p,)`` gives only a sampled
@@ -123,7 +123,7 @@ def _bracket(
     for f in coordinates:
         below, above = f.at(point)
         low = max(low, below, -above)
-    floor = min(tol, FLOOR) / 2
+    floor = min(tol, FLOORS.get(len(radius), 1e-6)) / 2
     goal = lambda lo: max(lo * (1 + 0.98 * tol), lo + floor)  # noqa: E731
     columns = (TextColumn("sup-error"), SpinnerColumn(), TextColumn("{task.description}"))
     console = Console(stderr=True)
