@@ -1,10 +1,8 @@
-"""Rank brackets: how tight, how fast, and against what people use today.
+"""Rank brackets: how tight, against what people use today.
 
 Run: ``python benchmarks/rank.py [--out FILE] [--quick]`` (about 15 minutes on 2 cores; ``--quick``
-takes the first 3 heads and caps the peer at 20 s). Four tables: reference matrices with every bound
-beside the plain SVD one; the error profile of 18 MiniLM heads; their brackets at four tolerances; and
-time to equal upper error against alternating linear programmes solved by HiGHS. All peers run in this
-process. Compile time is the difference between the first and the later calls.
+takes the first 3 heads). Three tables: reference matrices with every bound beside the plain SVD one; the
+error profile of 18 MiniLM heads; their brackets at four tolerances. ``rank_speed.py`` measures time.
 """
 
 import argparse
@@ -17,8 +15,6 @@ from pathlib import Path
 import jax
 import numpy as np
 from rich.progress import track
-from scipy.optimize import linprog
-from scipy.sparse import block_array, coo_array, eye_array, kron
 
 import attnlab as al
 from attnlab.certify import Certificate
@@ -142,70 +138,6 @@ def bracket_table(heads: dict[str, np.ndarray]) -> str:
     )
 
 
-def alternating(a: np.ndarray, rank: int, goal: float, limit: float) -> tuple[float, float]:
-    """Alternating exact LPs (HiGHS) from the truncated SVD: (error reached, seconds).
-
-    For fixed W each row is an l1 regression; for fixed U all of W is one programme that minimises the
-    largest row error. Stops at ``goal`` or after ``limit`` seconds (checked between programmes).
-    """
-    m, n = a.shape
-    start = time.perf_counter()
-    u, w = truncated_svd(a, rank)
-    error = np.abs(a - u @ w).sum(1).max()
-    while error > goal and time.perf_counter() - start < limit:
-        before = error
-        system = np.hstack([w.T, -w.T, np.eye(n), -np.eye(n)])
-        cost = np.concatenate([np.zeros(2 * rank), np.ones(2 * n)])
-        for i in range(m):
-            x = linprog(cost, A_eq=system, b_eq=a[i], bounds=(0, None), method="highs").x
-            u[i] = x[:rank] - x[rank : 2 * rank]
-        # Variables: W (rank n, free), |E| bounds S (m n), t.
-        design = kron(u, eye_array(n))
-        ones = eye_array(m * n)
-        sums = kron(eye_array(m), coo_array(np.ones((1, n))))
-        last = coo_array(-np.ones((m, 1)))
-        constraints = block_array(
-            [[design, -ones, None], [-design, -ones, None], [None, sums, last]], format="csc"
-        )
-        limits = np.concatenate([a.ravel(), -a.ravel(), np.zeros(m)])
-        cost = np.zeros(rank * n + m * n + 1)
-        cost[-1] = 1
-        bounds = [(None, None)] * (rank * n) + [(0, None)] * (m * n + 1)
-        left = max(limit - (time.perf_counter() - start), 1.0)
-        options = {"time_limit": left}
-        answer = linprog(cost, constraints, limits, bounds=bounds, method="highs-ipm", options=options)
-        if answer.x is None:
-            break
-        w = answer.x[: rank * n].reshape(rank, n)
-        error = np.abs(a - u @ w).sum(1).max()
-        if error > before * (1 - 1e-4):
-            break
-    return float(error), time.perf_counter() - start
-
-
-def peer_table(a: np.ndarray, limit: float) -> str:
-    lines = [
-        "| k | attnlab upper | seconds | HiGHS alternation | seconds | time ratio |",
-        "|---|---|---|---|---|---|",
-    ]
-    for k in (4, 8, 16):
-        al.rank.error_profile(a, [k], effort="fast")  # compile
-        start = time.perf_counter()
-        profile = al.rank.error_profile(a, [k], effort="fast")
-        mine = time.perf_counter() - start
-        upper = float(profile.upper[profile.ranks == k][0])
-        error, peer = alternating(a, k, upper, limit)
-        sign = "" if error <= upper * (1 + 1e-9) else "> "
-        lines.append(
-            f"| {k} | {upper:.4f} | {mine:.2f} | {error:.4f} | {peer:.1f} | {sign}{peer / mine:.0f}x |"
-        )
-    lines.append(
-        "\nThe time of attnlab includes its lower search. '>' marks a peer that stopped (no progress, or "
-        f"{limit:g} s) above attnlab's error, so the ratio is a lower bound."
-    )
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "rank.md")
@@ -213,19 +145,14 @@ def main() -> int:
     args = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     heads = learned_heads()
-    reference = heads["layer 3 head 5"]
     some = dict(list(heads.items())[:3]) if args.quick else heads
     parts: list[tuple[str, Callable[[], str]]] = [
         ("Reference matrices (n = 64)", lambda: reference_table(heads)),
         (f"Error profiles of {len(some)} MiniLM heads", lambda: profile_table(some)),
         (f"Brackets on r_eps of {len(some)} MiniLM heads", lambda: bracket_table(some)),
-        (
-            "Time to equal upper error, layer 3 head 5",
-            lambda: peer_table(reference, 20 if args.quick else 120),
-        ),
     ]
     text = (
-        "# Rank brackets: quality and cost\n\n"
+        "# Rank brackets: quality\n\n"
         f"Command: `python benchmarks/rank.py` ({os.cpu_count()} CPU cores, float64, jax {jax.__version__}, "
         'effort "normal" unless said). Lower and upper are certified; "SVD" columns are plain float64.\n'
     )
