@@ -135,7 +135,8 @@ def main() -> int:
     text = (
         "# Rank brackets: cost\n\n"
         f"Command: `python benchmarks/rank_speed.py` ({os.cpu_count()} CPU cores, float64, "
-        f'jax {jax.__version__}, MiniLM layer 3 heads 5 and 0, n = 64, effort "normal").\n\n{cost_table(first, second)}\n\n'
+        f'jax {jax.__version__}, MiniLM layer 3 heads 5 and 0, n = 64, effort "normal").\n\n'
+        f"{cost_table(first, second)}\n\n"
         f"## Time to equal upper error, layer 3 head 5\n\n{peer_table(first, args.limit)}\n"
     )
     out = HERE / "results" / "rank_speed.md"
