@@ -14,8 +14,9 @@ from typing import Any
 
 import flint
 
-PRIME = 2**61 - 1
+PRIMES = (2**61 - 1, 2**63 - 25)  # the second where the first divides a coefficient that must stay
 DENSE = 2**20  # largest degree of a polynomial that is written out
+MODULUS = 2**11  # largest degree of a polynomial modulo which huge powers of t are taken
 
 Substitution = tuple[Sequence[int], Sequence[int]]  # u and c
 Terms = Mapping[tuple[int, ...], int]
@@ -26,31 +27,34 @@ def coprime(a: Terms, b: Terms, substitution: Substitution) -> bool:
     u, c = substitution
     if len(a) == 1:
         return True
-    if any(x % PRIME == 0 for x in c):
-        return False
     heights = {e: _dot(u, e) for e in a}
+    extremes = []
     for end in (max(heights.values()), min(heights.values())):
         extreme = [e for e, height in heights.items() if height == end]
-        if len(extreme) > 1 or a[extreme[0]] % PRIME == 0:
+        if len(extreme) > 1:
             return False
-    return _degree_of_gcd(_image(a, u, c), _image(b, u, c)) == 0
+        extremes.append(a[extreme[0]])
+    for prime in PRIMES:
+        if all(x % prime for x in (*c, *extremes)):
+            return _degree_of_gcd(_image(a, u, c, prime), _image(b, u, c, prime), prime) == 0
+    return False
 
 
-def _image(terms: Terms, u: Sequence[int], c: Sequence[int]) -> dict[int, int]:
+def _image(terms: Terms, u: Sequence[int], c: Sequence[int], prime: int) -> dict[int, int]:
     """The image in F_p[t] with powers of t stripped, as {degree: coefficient}."""
     found: dict[int, int] = {}
     for e, coefficient in terms.items():
-        value = coefficient % PRIME
+        value = coefficient % prime
         for x, power in zip(c, e, strict=True):
-            value = value * pow(x, power, PRIME) % PRIME
+            value = value * pow(x, power, prime) % prime
         height = _dot(u, e)
-        found[height] = (found.get(height, 0) + value) % PRIME
+        found[height] = (found.get(height, 0) + value) % prime
     found = {h: v for h, v in found.items() if v}
     low = min(found, default=0)
     return {h - low: v for h, v in found.items()}
 
 
-def _degree_of_gcd(a: dict[int, int], b: dict[int, int]) -> int:
+def _degree_of_gcd(a: dict[int, int], b: dict[int, int], prime: int) -> int:
     """Degree of the gcd of two sparse polynomials, or -1 if both are too large to write out."""
     if not a or not b:
         return max([*a, *b], default=0)
@@ -60,21 +64,21 @@ def _degree_of_gcd(a: dict[int, int], b: dict[int, int]) -> int:
     small, large = sorted(({h // step: v for h, v in x.items()} for x in (a, b)), key=max)
     if max(small) == 0:
         return 0
-    if max(small) > DENSE:
+    if max(large) > DENSE and max(small) > MODULUS:
         return -1
-    base = _dense(small)
+    base = _dense(small, prime)
     if max(large) <= DENSE:
-        other = _dense(large)
+        other = _dense(large, prime)
     else:  # only its remainder modulo the small one matters
-        t = flint.nmod_poly([0, 1], PRIME)
-        other = flint.nmod_poly([0], PRIME)
+        t = flint.nmod_poly([0, 1], prime)
+        other = flint.nmod_poly([0], prime)
         for h, v in large.items():
             other += t.pow_mod(h, base) * v
     return step * int(base.gcd(other).degree())
 
 
-def _dense(terms: dict[int, int]) -> Any:
-    return flint.nmod_poly([terms.get(i, 0) for i in range(max(terms) + 1)], PRIME)
+def _dense(terms: dict[int, int], prime: int) -> Any:
+    return flint.nmod_poly([terms.get(i, 0) for i in range(max(terms) + 1)], prime)
 
 
 def _dot(u: Sequence[int], e: Sequence[int]) -> int:

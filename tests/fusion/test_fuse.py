@@ -150,6 +150,14 @@ def test_keys_far_apart_stay_exact():
         fuse(along((10**5000, 1), (1, 10**5000)))
 
 
+@pytest.mark.parametrize("weight", [2**24 - 3, 2**61 - 1, 2**63 - 25, (2**61 - 1) * (2**63 - 25)])
+def test_weights_that_vanish_modulo_the_primes_in_use(weight):
+    result = fuse([ExactHead([[0], [1]], [weight, w], [0, 1]) for w in (weight, 1)], time_limit=5)
+    assert result.lower <= 3 == result.upper
+    assert result.closed or weight == (2**61 - 1) * (2**63 - 25)
+    assert result.certificate.verify().holds
+
+
 def test_float_keys_in_few_dimensions_give_a_bracket(rng):
     numbers = rng.normal(size=(3, 2, 3))
     heads = from_keys(
