@@ -6,6 +6,8 @@ certified errors of the best heads found for every number of atoms (upper ends o
 ends from levels that W_d crosses along parallel lines.
 """
 
+import json
+import shutil
 import sys
 
 import _lab
@@ -20,11 +22,11 @@ from attnlab.fusion._function import Function, flat_subject
 from attnlab.fusion._line_bound import best_lines
 from attnlab.heads import sigmoid_sum
 
-RADII = {"smoke": (2.0, 4.0), "small": (1.0, 2.0, 4.0, 8.0, 16.0), "paper": tuple(range(1, 17))}
+RADII = {"smoke": (2.0, 4.0), "small": (1.0, 2.0, 4.0, 8.0), "paper": tuple(range(1, 17))}
 DIMS = {"smoke": (1, 2), "small": (1, 2, 3, 4), "paper": (1, 2, 3, 4)}
 # d = 4 costs most: the radii and numbers of atoms that are fitted there.
-LARGE = {"smoke": ((), ()), "small": ((4.0,), (1, 8, 15, 16)), "paper": ((2, 4, 8, 16), tuple(range(1, 17)))}
-STARTS = {"smoke": 8, "small": 24, "paper": 64}
+LARGE = {"smoke": ((), ()), "small": ((4.0,), (8, 15, 16)), "paper": ((2, 4, 8, 16), tuple(range(1, 17)))}
+STARTS = {"smoke": 8, "small": 20, "paper": 64}
 EPS = np.geomspace(1e-3, 1.0, 61)
 # Best errors of an earlier search on dense grids, not certified: (d, m) -> R = 1, 2, 4, 8.
 REFERENCE = {
@@ -42,8 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     rows = []
     for d in DIMS[run.preset]:
         for radius in LARGE[run.preset][0] if d == 4 else RADII[run.preset]:
-            rows += cell(run, d, float(radius))
-            print(f"d = {d}, R = {radius:g} done", file=sys.stderr)
+            rows += stored(run, d, float(radius))
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))
     heat_map(rows, max(d for d in DIMS[run.preset] if d < 4), axes[0])
     curves(rows, 4.0, axes[1])
@@ -52,7 +53,20 @@ def main(argv: list[str] | None = None) -> int:
     ordered = all(r["lower"] <= r["upper"] for r in rows)
     sound = not contradictions(rows)
     run.save(rows, figure, report(rows, ordered and sound))
+    shutil.rmtree(run.out / "cells")
     return 0 if ordered and sound else 1
+
+
+def stored(run: _lab.Run, d: int, radius: float) -> list[dict]:
+    """A finished cell is kept until the whole run is saved, so that a killed run resumes."""
+    path = run.out / "cells" / f"{run.preset}_{run.seed}_d{d}_R{radius:g}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(cell(run, d, radius)))
+        temporary.replace(path)
+    print(f"d = {d}, R = {radius:g} done", file=sys.stderr)
+    return json.loads(path.read_text())
 
 
 def cell(run: _lab.Run, d: int, radius: float) -> list[dict]:

@@ -21,7 +21,7 @@ from ._polish import Atoms, Samples, fine_samples, polish
 
 NODES = {1: 129, 2: 25, 3: 11, 4: 6, 5: 4}  # Chebyshev nodes per axis in the search
 SCREEN_STEPS, REFINE_STEPS = 60, 300
-REFINED, POLISHED = 8, 3  # lanes per count that go on to the next stage
+REFINED, POLISHED = 8, 2  # lanes per count that go on to the next stage
 FLATTENINGS = (0.5, 0.2, 0.05)
 
 
@@ -263,7 +263,9 @@ def _flattened(head: Atoms, error: float, samples: Samples) -> tuple[Atoms, floa
     for factor in FLATTENINGS:
         trial = least_squares_values(middle + factor * (keys - middle), logs, samples)
         if samples.error(trial) < 3 * error:
-            trial, after = polish(trial, samples, steps=25)
+            trial, after = polish(trial, samples, steps=8)
+            if after < 1.02 * error:
+                trial, after = polish(trial, samples, steps=20)
             if after < error:
                 head, error = trial, after
     return head, error

@@ -75,7 +75,7 @@ def polish(head: Atoms, samples: Samples, steps: int = 40, stop: float = 0.0) ->
     trust, idle = 0.3, 0
     best = _largest(head, points, wanted)
     for step in range(steps):
-        if best <= stop or trust < 1e-7 or idle >= 4:
+        if best <= stop or trust < 1e-7 or idle >= 3:
             break
         scales = _scales(head, samples)
         trial, predicted = _step(head, points, wanted, scales, trust)
@@ -89,7 +89,7 @@ def polish(head: Atoms, samples: Samples, steps: int = 40, stop: float = 0.0) ->
                 trial, after = second, later
                 gain = (best - after) / max(best - predicted, 1e-300)
         if after < best:
-            idle = idle + 1 if after > best * (1 - 1e-5) else 0
+            idle = idle + 1 if after > best * (1 - 3e-5) else 0
             head, best = trial, after
             trust = min(trust * 2, 2.0) if gain > 0.7 else trust if gain > 0.2 else trust / 2
         else:

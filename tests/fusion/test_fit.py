@@ -73,10 +73,10 @@ def test_given_points_replace_the_box(rng):
 
 def test_more_atoms_from_a_warm_start_are_not_worse():
     w, box = sigmoid_sum(2), Box(4.0, 2)
-    (two,) = fit_many(w, [2], box, key=0, starts=8)
-    (three,) = fit_many(w, [3], box, key=1, starts=8, warm=[two])
+    (two,) = fit_many(w, [2], box, key=0, starts=8, polished=1)
+    (three,) = fit_many(w, [3], box, key=1, starts=8, polished=1, warm=[two])
     assert three.sup_error_estimate <= two.sup_error_estimate + 1e-9
-    (back,) = fit_many(w, [2], box, key=1, starts=8, warm=[three])
+    (back,) = fit_many(w, [2], box, key=1, starts=8, polished=1, warm=[three])
     assert back.sup_error_estimate <= 1.01 * two.sup_error_estimate
 
 
