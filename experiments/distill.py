@@ -22,7 +22,7 @@ from attnlab.heads import Head, HeadSum
 DATA = Path(__file__).parents[1] / "tests" / "data" / "minilm_heads.npz"
 PAIRS = {"smoke": 1, "small": 3, "paper": 9}
 COUNTS = {"smoke": [1, 4], "small": [1, 2, 4, 8, 16], "paper": [1, 2, 4, 8, 16, 32, 64]}
-TRAIN = {"smoke": 256, "small": 768, "paper": 2048}
+TRAIN = {"smoke": 256, "small": 3072, "paper": 8192}
 STEPS = {"smoke": 150, "small": 1200, "paper": 4000}
 WIDTH = 4  # coordinates of the surrogate values
 
@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> int:
 def case(run: _lab.Run, pair: int) -> list[dict]:
     with np.load(DATA) as data:
         q, k, names = data["q"].astype(float), data["k"].astype(float), data["heads"]
-    first, second = 2 * pair, 2 * pair + 1
+    together = [(i, j) for i in range(len(names)) for j in range(i) if names[i][0] == names[j][0]]
+    second, first = together[:: max(1, len(together) // max(PAIRS.values()))][pair]  # heads of one layer
     size = k.shape[-1]
     zeros = np.zeros_like(k[0])
     heads = [

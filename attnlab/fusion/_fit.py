@@ -15,14 +15,14 @@ from rich.progress import track
 from ..heads import Head
 from ._box import Box
 from ._fit_search import LaneCode, search
-from ._fit_starts import make_starts, product_atoms
+from ._fit_starts import make_starts, paired_keys, product_atoms
 from ._function import Function, Target, head_values, softmax
 from ._polish import Atoms, Samples, fine_samples, polish
 
 NODES = {1: 129, 2: 25, 3: 11, 4: 6, 5: 4}  # Chebyshev nodes per axis in the search
 SCREEN_STEPS, REFINE_STEPS = 60, 300
 REFINED, POLISHED = 8, 2  # lanes per count that go on to the next stage
-FLATTENINGS = (0.5, 0.2, 0.05)
+FLATTENINGS, FLATTEN_ROUNDS = (0.5, 0.2, 0.05), 3
 
 
 class Fit(eqx.Module):
@@ -139,6 +139,8 @@ def fit_many(
         else:
             begins = lanes.best(m, polished)
             error, code = lanes.outcome(m)
+            paired = [least_squares_values(*start, fine) for start in paired_keys(function, m)]
+            begins += sorted(paired, key=fine.error)[:1]
             for old in warm:
                 begins += _neighbours(old, m, fine, rng)
         done = sorted((polish(h, fine) for h in begins), key=lambda x: x[1])
@@ -255,19 +257,34 @@ def _neighbours(old: Fit, m: int, samples: Samples, rng: np.random.Generator) ->
 
 
 def _flattened(head: Atoms, error: float, samples: Samples) -> tuple[Atoms, float]:
-    """Try heads with contracted keys and larger values: some infima are only approached that way."""
-    keys, _, logs = head
-    if len(keys) < 2 or error < 1e-9:
-        return head, error
-    middle = keys.mean(0)
-    for factor in FLATTENINGS:
-        trial = least_squares_values(middle + factor * (keys - middle), logs, samples)
-        if samples.error(trial) < 3 * error:
-            trial, after = polish(trial, samples, steps=8)
-            if after < 1.02 * error:
-                trial, after = polish(trial, samples, steps=20)
-            if after < error:
-                head, error = trial, after
+    """Try heads with keys contracted, in all or one principal direction, and larger values: some infima
+    are only approached that way (two atoms with close keys and large values make a linear function)."""
+    again, further = polish(head, samples, steps=30)  # the first polish may have stalled in a curved valley
+    if further < error:
+        head, error = again, further
+    for _ in range(FLATTEN_ROUNDS):
+        if len(head[0]) < 2 or error < 1e-9:
+            break
+        keys, _, logs = head
+        centred = keys - keys.mean(0)
+        _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+        moves = [(1 - factor) * centred for factor in FLATTENINGS]
+        # One direction alone: only where it is not flat already, the least harmful first.
+        single = [np.outer(centred @ u, u) for u in axes[sizes > 0.1 * sizes[0]]]
+        trials = [least_squares_values(keys - move, logs, samples) for move in moves]
+        for share in (0.3, 0.9) if len(single) > 1 else ():
+            alone = [least_squares_values(keys - share * move, logs, samples) for move in single]
+            trials.append(min(alone, key=samples.error))
+        before = error
+        for trial in trials:
+            if samples.error(trial) < 3 * before:
+                trial, after = polish(trial, samples, steps=8)
+                if after < 1.02 * error:
+                    trial, after = polish(trial, samples, steps=20)
+                if after < error:
+                    head, error = trial, after
+        if error > before * (1 - 1e-4):
+            break
     return head, error
 
 

@@ -1,5 +1,7 @@
 """Starts for the search: keys and log-weights of m atoms (values follow in closed form)."""
 
+from itertools import combinations
+
 import numpy as np
 
 from ._box import Box
@@ -7,6 +9,7 @@ from ._fit_search import Lanes
 from ._function import Function
 from ._polish import Atoms
 
+PAIRED = 0.1  # size of the keys of a nearly linear factor, relative to those it replaces
 LARGEST_PRODUCT = 4096  # atoms of the plain product that are still written out
 
 
@@ -25,6 +28,26 @@ def product_atoms(target: Function) -> Atoms | None:
     mass = np.bincount(group.reshape(-1), weights)
     sums = [np.bincount(group.reshape(-1), weights * v) for v in values.T]
     return unique, np.stack(sums, 1) / mass[:, None], np.log(mass)
+
+
+def paired_keys(target: Function, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Keys and log-weights of products in which two heads of two atoms share one nearly linear factor,
+    two atoms with close keys; those with exactly m atoms."""
+    found = []
+    heads = target.heads or []
+    for i, j in combinations(range(len(heads)), 2):
+        if len(heads[i][2]) != 2 or len(heads[j][2]) != 2:
+            continue
+        slope = PAIRED * sum(heads[h][0][1] - heads[h][0][0] for h in (i, j))
+        keys, logs = np.stack([-0.5 * slope, 0.5 * slope]), np.zeros(2)
+        for k, _, b in (h for n, h in enumerate(heads) if n not in (i, j)):
+            keys = (keys[:, None] + k).reshape(-1, keys.shape[1])
+            logs = (logs[:, None] + b).reshape(-1)
+            if len(logs) > m:
+                break
+        if len(logs) == m:
+            found.append((keys, logs))
+    return found
 
 
 def make_starts(
