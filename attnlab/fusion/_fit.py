@@ -132,7 +132,9 @@ def fit_many(
     hard = [m for m in counts if exact is None or len(exact[2]) > m]
     lanes = _Searched(function, box, hard, starts, coarse, rng) if hard else None
     console, fits = Console(stderr=True), []
-    for m in track(counts, "fit", console=console, transient=True, disable=not console.is_terminal):
+    # On anything but a terminal rich would leave blank lines.
+    shown = track(counts, "fit", console=console, transient=True) if console.is_terminal else counts
+    for m in shown:
         error, code = np.zeros(0), np.zeros(0, int)
         if lanes is None or m not in hard:
             begins = [exact] if exact else []

@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,16 +127,7 @@ def _bracket(
         low = max(low, below, -above)
     floor = min(tol, FLOORS.get(len(radius), 1e-6)) / 2
     goal = lambda lo: max(lo * (1 + 0.98 * tol), lo + floor)  # noqa: E731
-    columns = (TextColumn("sup-error"), SpinnerColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=None, visible=False)
-        begin = time.perf_counter()
-
-        def show(used: int, waiting: int) -> None:
-            if time.perf_counter() - begin > 2:
-                bar.update(task, visible=True, description=f"{used:,} boxes done, {waiting:,} waiting")
-
+    with _progress() as show:
         for f in coordinates:
             done = sweep(f, radius, goal, low, budget, show)
             if done.largest > low:
@@ -145,6 +138,25 @@ def _bracket(
     low = max(0.0, math.nextafter(low, -math.inf))
     # Boxes were settled below goals that grew with the lower end; the checker settles all below ``high``.
     return low, math.nextafter(max(high, low), math.inf), point, boxes
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Box counts on a terminal, from the second second on; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("sup-error"), SpinnerColumn(), TextColumn("{task.description}"))
+    begin = time.perf_counter()
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def show(used: int, waiting: int) -> None:
+            if time.perf_counter() - begin > 2:
+                bar.update(task, visible=True, description=f"{used:,} boxes done, {waiting:,} waiting")
+
+        yield show
 
 
 def sampled_worst(target: Function, head: Any, seed: int = 0) -> tuple[np.ndarray, float]:
