@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._descend import LANES
 from ._effort import effort_named
 from ._explorer import Explorer, seed_of
 from ._profile import ErrorProfile, RankBracket, check_eps, profile_of
 from ._target import Logits, target
+
+COARSE_LANES = 24  # lanes of a round that locates the upper ends
 
 
 def bracket(A: ArrayLike | Logits, eps: float, *, key: Any = None, effort: str = "normal") -> RankBracket:
@@ -121,7 +122,7 @@ def _locate(explorer: Explorer, tolerances: list[float]) -> None:
     start = {e: int(np.argmax(low <= e)) for e in tolerances}
     end = {e: int(np.argmax(high <= e)) for e in tolerances}
     explorer.construct({end[e] for e in tolerances})
-    share = max(LANES // len(tolerances), 2)
+    share = max(COARSE_LANES // len(tolerances), 2)
     coarse = max(explorer.effort.upper_steps // 4, 200)
     for _ in range(4):
         ranks: list[int] = []

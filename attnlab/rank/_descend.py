@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-LANES = 24  # every call is padded to a multiple of this width, so that lane counts do not recompile
+LANES = 8  # every call is padded to a multiple of this width, so that lane counts do not recompile
 
 
 class LaneCode(IntEnum):
