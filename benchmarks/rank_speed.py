@@ -99,7 +99,7 @@ def peer_table(a: np.ndarray, limit: float) -> str:
         "| k | HiGHS alternation | seconds | attnlab upper | seconds | time ratio |",
         "|---|---|---|---|---|---|",
     ]
-    lanes = np.arange(24)
+    lanes = np.arange(8)
 
     def mine(k: int, steps: int) -> tuple[float, float]:
         start = time.perf_counter()
