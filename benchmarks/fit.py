@@ -93,7 +93,7 @@ def lane_scaling() -> None:
     wanted = target(points)
     print("## Lane search, 60 steps, 1,331 points, up to 8 atoms\n")
     print("| lanes | seconds | lanes per second |\n|---|---|---|")
-    starts = lambda n: make_starts(target, box, list(range(1, 9)), n, 8, np.random.default_rng(0))[0]  # noqa: E731
+    starts = lambda n: make_starts(target, box, list(range(1, 9)), n, 8, np.random.default_rng(0))[0]
     begin = time.perf_counter()
     search(starts(4), points, wanted, 1)
     compile_seconds = time.perf_counter() - begin

@@ -159,9 +159,9 @@ def saturation_table(a: np.ndarray) -> str:
             numbers = " | ".join(f"{x:.4f}" for x in cells)
             lines.append(f"| {k} | {steps} | {numbers} | {high.min() / low.max():.3f} |")
     lines.append(
-        "\nBoth searches return nearly the same value from unrelated starts, and longer runs move the ratio "
-        "by little: where a bracket stays open, the gap between the Bernstein number (the best value of "
-        "this certificate) and the error is what is wide, as far as these searches can tell."
+        "\nLower and upper values of unrelated starts, and of longer runs: where the best ratio stays put, "
+        "the gap is likely, not provably, between the Bernstein number (the best of this certificate) and "
+        "the error."
     )
     return "\n".join(lines)
 

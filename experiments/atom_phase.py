@@ -192,7 +192,7 @@ def last_atom(rows: list[dict], axis: Axes) -> None:
                 label=text,
             )
     radii = np.linspace(0.5, 16, 200)
-    sigma = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    sigma = lambda x: 1 / (1 + np.exp(-x))
     bound = (3 * sigma(radii / 3) - 1 - sigma(radii)) / 2
     axis.plot(radii, bound, "k--", linewidth=1, label="proved for d = 2")
     axis.axhline(0.5, color="grey", linestyle=":")

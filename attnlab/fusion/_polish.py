@@ -166,7 +166,7 @@ def _exchange(
     if not samples.exchange:
         return points, wanted
     target, base = samples.target, len(samples.points)
-    size = lambda q: np.abs(head_values(*head, q) - target(q)).max(1)  # noqa: E731
+    size = lambda q: np.abs(head_values(*head, q) - target(q)).max(1)
     seeds = points[worst_seeds(np.abs(head_values(*head, points) - wanted).max(1), samples)]
     new = np.unique(worst_points(size, target.box, seeds, steps=14).round(12), axis=0)
     pool = np.concatenate([points[base:], new])[-POOL:]

@@ -126,7 +126,7 @@ def _bracket(
         below, above = f.at(point)
         low = max(low, below, -above)
     floor = min(tol, FLOORS.get(len(radius), 1e-6)) / 2
-    goal = lambda lo: max(lo * (1 + 0.98 * tol), lo + floor)  # noqa: E731
+    goal = lambda lo: max(lo * (1 + 0.98 * tol), lo + floor)
     with _progress() as show:
         for f in coordinates:
             done = sweep(f, radius, goal, low, budget, show)
@@ -168,7 +168,7 @@ def sampled_worst(target: Function, head: Any, seed: int = 0) -> tuple[np.ndarra
     if box.dim <= 12:
         points.append(box.grid(per_axis))
     samples = np.concatenate(points)
-    size = lambda q: np.abs(head(q) - target(q)).max(1)  # noqa: E731
+    size = lambda q: np.abs(head(q) - target(q)).max(1)
     values = size(samples)
     ends = worst_points(size, box, samples[largest_rows(values, 32)])
     final = size(ends)

@@ -98,7 +98,7 @@ def descend(
     count = len(rates)
     padded = -(-count // LANES) * LANES
     take = np.arange(padded) % count  # idle lanes repeat real ones
-    cast = lambda x: jnp.asarray(np.asarray(x)[take], dtype)  # noqa: E731
+    cast = lambda x: jnp.asarray(np.asarray(x)[take], dtype)
     lanes = Lanes(*jax.tree.map(cast, (params, state, scales, mask, rates)))
     data = jnp.asarray(matrix, dtype)
     parts = []
@@ -137,7 +137,7 @@ def _lane(problem, matrix, lane, steps):
         )
         moved = jax.tree.map(lambda p, u, s: p - step * s * u, params, updates, lane.scales)
         # A lane that met a non-finite number goes back to its best iterate with a fresh memory.
-        back = lambda new, old: jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)  # noqa: E731
+        back = lambda new, old: jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
         params, state = back((moved, state), best[1:])
         return params, state, back(memory, adam.init(params)), best, diverged | ~finite
 

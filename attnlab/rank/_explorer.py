@@ -153,7 +153,7 @@ class Explorer:
 
     def _best_upper(self, rank: int, candidates) -> None:
         a = self.target.matrix
-        error = lambda f: np.nan_to_num(np.abs(a - f[0] @ f[1]).sum(1).max(), nan=np.inf)  # noqa: E731
+        error = lambda f: np.nan_to_num(np.abs(a - f[0] @ f[1]).sum(1).max(), nan=np.inf)
         left, right = min(candidates, key=error)
         if self.effort.polish:
             left = polish_upper(a, left, right)

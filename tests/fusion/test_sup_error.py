@@ -25,7 +25,7 @@ def half_head():
 
 def perturbed_product(rng, d, size):
     head = product_head(sigmoid_sum(d))
-    move = lambda x: np.asarray(x) + size * rng.normal(size=x.shape)  # noqa: E731
+    move = lambda x: np.asarray(x) + size * rng.normal(size=x.shape)
     return Head(move(head.keys), move(head.values), move(head.log_weights))
 
 
