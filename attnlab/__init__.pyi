@@ -3,6 +3,7 @@ from . import fusion as fusion
 from . import heads as heads
 from . import interaction as interaction
 from . import laws as laws
+from . import learned as learned
 from . import rank as rank
 from .heads import Head as Head
 from .heads import HeadSum as HeadSum
