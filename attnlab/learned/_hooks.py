@@ -73,9 +73,9 @@ def record(model: Any, inputs: dict[str, Any], label: str, wanted: Collection[in
     with _recording(wanted) as recorder, torch.inference_mode():
         try:
             model(**inputs)
-        except NotPlainSoftmax as reason:
+        except _NotCovered as reason:
             raise ValueError(f"{label}: {reason}.") from None
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:  # two towers, each with an input of its own
             raise ValueError(
                 f"{label} needs other input than one text or one image ({' '.join(str(error).split())}): "
                 "give a folder that holds the text or the vision part alone."
@@ -85,8 +85,8 @@ def record(model: Any, inputs: dict[str, Any], label: str, wanted: Collection[in
     return [recorder.layers.get(i) for i in range(recorder.calls)]
 
 
-class NotPlainSoftmax(Exception):
-    """Raised inside a forward pass; the message says how far off."""
+class _NotCovered(Exception):
+    """Raised inside a forward pass: the attention is not one that logits, q and k describe."""
 
 
 def _no_hooks(label: str) -> str:
@@ -114,7 +114,9 @@ def _attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Any, Any]:
-    eager = sys.modules[type(module).__module__].eager_attention_forward
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        raise _NotCovered("its code has no eager attention to run and to compare with")
     output, weights = eager(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     if not _active:  # the model outlived its capture
         return output, weights
@@ -140,7 +142,7 @@ def _layer(query: Any, key: Any, mask: Any, scaling: float | None, weights: Any)
     seen = torch.isfinite(logits).any(-1, keepdim=True)
     off = ((torch.softmax(logits, -1) - weights).abs() * seen).nan_to_num(0.0).max().item()
     if off > AGREE:
-        raise NotPlainSoftmax(
+        raise _NotCovered(
             f"its attention differs by {off:.2g} from softmax(scale * q k' + mask), so logits, q and k would "
             "not describe it; soft-capping, sinks and position biases are not supported"
         )

@@ -63,7 +63,7 @@ def image_windows(
     if not several:
         raise ValueError("images is empty: give at least one.")
     loaded = [_image(i, item) for i, item in enumerate(several)]
-    return [(dict(processor(images=item)), ()) for item in loaded]
+    return [({n: np.asarray(x) for n, x in processor(images=item).items()}, ()) for item in loaded]
 
 
 def _texts(texts: Text | Sequence[Text] | None) -> list[tuple[str, str]]:
