@@ -22,6 +22,9 @@ TINY = 1e-290
 # inner dimensions up to 2^30.
 INFLATE = 1.0 + 2.0**-20
 ARB_BITS = 128
+# Assumed bound on the error of NumPy's float64 exp, in units in the last place. NumPy documents
+# less than 1 for its own kernels and up to 4 for vendor ones; the Arb path assumes nothing.
+EXP_ULPS = 4
 
 
 def gamma(n: int) -> float:

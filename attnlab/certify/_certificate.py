@@ -197,7 +197,8 @@ def _sha256(arrays: Arrays) -> str:
             content = json.dumps(array.tolist()).encode()
             header = f"{name}|text|{array.shape}|"
         else:
-            content = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            content = array.astype(array.dtype.newbyteorder("<"), copy=False).data  # large: not copied
             header = f"{name}|{array.dtype.newbyteorder('<').str}|{array.shape}|"
-        state.update(header.encode() + content)
+        state.update(header.encode())
+        state.update(content)
     return state.hexdigest()

@@ -1,6 +1,9 @@
 """Checkers for the error profile a_{k+1} = inf over rank(B) <= k of max_i ||A_i - B_i||_1.
 
 Every checker recomputes a safe bound from subject and witness and compares the claim with it.
+A factored subject is read in blocks of rows; its lower witnesses may speak about an aggregate
+A[rows] P, given by the arrays ``rows`` (indices) and ``labels`` (the cluster of every column), which
+cannot have a larger a_{k+1} than A.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,6 +13,8 @@ import numpy as np
 
 from ._balls import Balls, FloatBalls, down, exact_in, gamma
 from ._errors import InvalidWitness
+from ._factored import Factored, is_factored, read_factored
+from ._rank_factored import lower_subject, streamed_error, streamed_image
 from ._subject import arb_precision, matrix_of
 from ._verdict import Verdict
 
@@ -21,7 +26,7 @@ def check_upper(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
     rank, error = claimed(claim)
     with arb_precision():
         exact = exact_in(arb)
-        a = matrix_of(subject, arb)
+        a = read_factored(subject) if is_factored(subject) else matrix_of(subject, arb)
         m, n = a.shape
         if rank == 0:
             bound = 1.0  # B = 0, and the rows of A sum to 1 exactly
@@ -29,7 +34,10 @@ def check_upper(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
             bound = 0.0  # B = A
         else:
             u, w = real(witness, "U", (m, rank)), real(witness, "W", (rank, n))
-            bound = float((a - exact(u) @ exact(w)).row_sums()[1].max())
+            if isinstance(a, Factored):
+                bound = streamed_error(a, u, w, arb)
+            else:
+                bound = float((a - exact(u) @ exact(w)).row_sums()[1].max())
     holds = bound <= error
     return Verdict(
         holds,
@@ -51,7 +59,10 @@ def check_lower(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
     """
     rank, error = claimed(claim)
     with arb_precision():
-        a = matrix_of(subject, arb)
+        if is_factored(subject):
+            a = lower_subject(read_factored(subject), witness, arb)
+        else:
+            a = matrix_of(subject, arb)
         bound = 1.0 if rank == 0 else _bernstein(a, rank, witness, arb)
     return lower_verdict(rank, error, bound)
 
@@ -90,7 +101,12 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
     rank, error = claimed(claim)
     with arb_precision():
         exact = exact_in(arb)
-        a = matrix_of(subject, arb)
+        if not is_factored(subject):
+            a = matrix_of(subject, arb)
+        elif {"rows", "labels"} & set(witness):
+            a = lower_subject(read_factored(subject), witness, arb)
+        else:
+            a = read_factored(subject)
         m, n = a.shape
         r_mid = real(witness, "R", (n, None))
         s = r_mid.shape[1]
@@ -107,10 +123,18 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
         if not (exact(np.eye(s)) - x @ exact(r_mid)).norm() < 0.5:
             raise InvalidWitness("R is not safely of full column rank.")
         t = error * error
-        ar = a @ exact(r_mid)
+        ar = streamed_image(a, r_mid, arb) if isinstance(a, Factored) else a @ exact(r_mid)
         slack = np.inf
-        gram = None
-        for j in range(n):
+        gram, rows = None, range(n)
+        if isinstance(a, Factored) and p.shape[0] == 1:
+            # tr(Pi X_j) >= tr(Pi G) - t |r_j|^2: one eigenvalue sum serves every j for which that is >= 0.
+            gram = ar.transposed @ ar.scale_rows(p[0])
+            sizes = (r_mid**2).sum(1) * (1 + 1e-12)
+            least = _smallest_sum(gram, s - rank, exact) - t * sizes * (1 + 1e-14)
+            done = (least >= 0) & (sizes > 0)
+            slack = float((least[done] / sizes[done]).min(initial=np.inf))
+            rows = np.flatnonzero(~done & (sizes > 0))
+        for j in rows:
             if gram is None or p.shape[0] == n:
                 gram = ar.transposed @ ar.scale_rows(p[j] if p.shape[0] == n else p[0])
             row = exact(r_mid[j : j + 1])
@@ -118,8 +142,8 @@ def check_lower_psd(claim: Mapping[str, Any], witness: Named, subject: Named, ar
             size = float((r_mid[j] ** 2).sum())
             if size > 0:
                 slack = min(slack, _smallest_sum(xj, s - rank, exact) / (size * (1 + 1e-12)))
-        if slack < 0:
-            return lower_verdict(rank, error, 0.0)
+            if slack < 0:
+                return lower_verdict(rank, error, 0.0)
         bound = down(np.sqrt((t + slack) * (1 - 1e-14) / p_sum) * (1 - 1e-15))
     return lower_verdict(rank, error, float(bound))
 

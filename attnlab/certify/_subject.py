@@ -1,13 +1,15 @@
 """The matrix a rank certificate is about, as balls.
 
-Two kinds of subject array are understood:
+Three kinds of subject are understood:
 
 ``attention`` (m, N): non-negative rows that sum to 1 within 1e-6. The stored entries are taken as
 exact, and the matrix meant is the row-stochastic one they represent: each row divided by its exact sum.
 
 ``logits`` (m, N): exact logits, ``-inf`` for a masked entry; the matrix meant is their true softmax.
 
-In both cases the difference between the float64 entries used and the matrix meant is a ball radius,
+``q``, ``k``, ``beta``, ``log_weights`` and perhaps ``mask``: attention by its factors, see ``_factored``.
+
+In all cases the difference between the float64 entries used and the matrix meant is a ball radius,
 so it ends up in every bound.
 """
 
@@ -16,12 +18,10 @@ from collections.abc import Mapping
 import flint
 import numpy as np
 
-from ._balls import ARB_BITS, TINY, UNIT, ArbBalls, Balls, FloatBalls, gamma
+from ._balls import ARB_BITS, EXP_ULPS, TINY, UNIT, ArbBalls, Balls, FloatBalls, gamma
 from ._errors import InvalidWitness
+from ._factored import is_factored, read_factored
 
-# Assumed bound on the error of NumPy's float64 exp, in units in the last place. NumPy documents
-# less than 1 for its own kernels and up to 4 for vendor ones; the Arb path assumes nothing.
-EXP_ULPS = 4
 ROW_SUM_TOLERANCE = 1e-6
 
 
@@ -37,7 +37,12 @@ def matrix_of(subject: Mapping[str, np.ndarray], arb: bool) -> Balls:
     if set(subject) == {"logits"}:
         logits = check_logits(subject["logits"])
         return softmax_arb(logits) if arb else softmax(FloatBalls.exact(logits))
-    raise InvalidWitness(f"The subject must be one array named attention or logits, not {sorted(subject)}.")
+    if is_factored(subject):
+        return read_factored(subject).whole(arb)
+    raise InvalidWitness(
+        "The subject must be one array named attention or logits, or q, k, beta and log_weights, "
+        f"not {sorted(subject)}."
+    )
 
 
 def check_attention(matrix: np.ndarray) -> np.ndarray:
