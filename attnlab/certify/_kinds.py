@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from . import _atoms_line, _fusion_lower, _fusion_upper, _interaction, _rank, _rank_1d, _sup_error
+from . import (
+    _atoms_line,
+    _fusion_lower,
+    _fusion_upper,
+    _interaction,
+    _rank,
+    _rank_1d,
+    _robust_lower,
+    _sup_error,
+)
 from ._errors import CertificateError
 from ._verdict import Verdict
 
@@ -26,6 +35,7 @@ CHECKERS: dict[str, Checker] = {
     "fusion-upper": _fusion_upper.check_upper,
     "sup-error": _sup_error.check_sup_error,
     "atoms-lower-line": _atoms_line.check_atoms_line,
+    "robust-lower": _robust_lower.check_robust,
 }
 
 

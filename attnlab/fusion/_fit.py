@@ -261,6 +261,8 @@ def _neighbours(old: Fit, m: int, samples: Samples, rng: np.random.Generator) ->
 def _flattened(head: Atoms, error: float, samples: Samples) -> tuple[Atoms, float]:
     """Try heads with keys contracted, in all or one principal direction, and larger values: some infima
     are only approached that way (two atoms with close keys and large values make a linear function)."""
+    if error < 1e-9:
+        return head, error
     again, further = polish(head, samples, steps=30)  # the first polish may have stalled in a curved valley
     if further < error:
         head, error = again, further

@@ -56,8 +56,10 @@ class Function:
     def __call__(self, q: np.ndarray) -> np.ndarray:
         if self.heads is not None:
             return sum(head_values(*h, q) for h in self.heads)  # pyright: ignore[reportReturnType]
-        values = np.asarray(self._batched(jnp.asarray(q, jnp.result_type(float))), np.float64)
-        values = values.reshape(len(q), self.width)
+        # Padded to a power of two, so that searches with a growing pool of points do not recompile.
+        padded = np.concatenate([q, np.repeat(q[:1], 2 ** (len(q) - 1).bit_length() - len(q), 0)])
+        values = np.asarray(self._batched(jnp.asarray(padded, jnp.result_type(float))), np.float64)
+        values = values.reshape(len(padded), self.width)[: len(q)]
         if not np.isfinite(values).all():
             where = q[np.flatnonzero(~np.isfinite(values).all(1))[0]]
             raise ValueError(f"{self.name} returns NaN or infinity, for instance at q = {where.tolist()}.")

@@ -9,17 +9,26 @@ apart in this sense count atoms; no enumeration has to be complete for that, and
 made in integers.
 """
 
-import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import lcm
 from typing import Any
 
 import numpy as np
 
+from ..certify import Certificate
+from ..certify._fusion import fraction_text, text
+from ..certify._robust_lower import (
+    NORMS,
+    Apart,
+    Limits,
+    Table,
+    common_scale,
+    lengths,
+    products,
+    unsettled,
+)
 from ._exact import ExactHead, rational
 from ._fuse import checked_heads
 from ._vertices import exposing_directions
@@ -50,117 +59,101 @@ def robust_lower_bound(heads: Any, eps: Any, norm: float = 2, time_limit: float 
     >>> [robust_lower_bound(exact_sigmoid_sum(3), eps) for eps in (0.1, 0.49, 0.5, 2)]
     [8, 8, 2, 1]
     """
+    return int(robust_certificate(heads, eps, norm, time_limit).claim["atoms"])
+
+
+def robust_certificate(heads: Any, eps: Any, norm: float = 2, time_limit: float = 60) -> Certificate:
+    """``robust_lower_bound`` with its proof: a certificate of kind ``robust-lower``.
+
+    Arguments and errors are those of ``robust_lower_bound``.
+
+    >>> from attnlab.fusion import exact_sigmoid_sum
+    >>> certificate = robust_certificate(exact_sigmoid_sum(2), "49/100")
+    >>> certificate, bool(certificate.verify())
+    (Certificate(robust-lower: atoms=4, eps=49/100, norm=2), True)
+    """
     eps = rational(eps, "eps", exact_floats=True)
     if eps < 0:
         raise ValueError(f"eps must be at least 0, got {eps}.")
-    if norm not in (1, 2, math.inf):
+    names = [name for name, value in NORMS.items() if value == norm]
+    if not names:
         raise ValueError(f"norm must be 1, 2 or math.inf, got {norm!r}.")
     tables = _tables(heads)
-    scale = lcm(*(x.denominator for t in tables for row in t.values() for x in row), eps.denominator)
-    limit = _Limit([list(t) for t in tables], [_scaled(t.values(), scale) for t in tables])
-    apart = _Apart(int(2 * eps * scale), norm)
-    directions = exposing_directions([list(t) for t in tables], time.monotonic() + time_limit)
+    scale = common_scale(tables, eps)
+    limits, apart = Limits.of(tables, scale), Apart(int(2 * eps * scale), norm)
+    points = [[tuple(key) for key in keys.tolist()] for keys in limits.keys]
+    directions = exposing_directions(points, time.monotonic() + time_limit)
     if len(directions) > LARGEST:
         raise ValueError(f"The heads have {len(directions):,} cones; the bound compares at most {LARGEST:,}.")
-    return _count(_generic(np.array(directions, dtype=object), limit), limit, apart)
+    chosen, pairs = _separated(_generic(np.array(directions, dtype=object), limits), limits, apart)
+    witness = {"directions": text(chosen.tolist()), "mixtures": text(MIXTURES), "pairs": text(pairs)}
+    claim = {"atoms": len(chosen), "eps": fraction_text(eps), "norm": names[0]}
+    return Certificate("robust-lower", claim, witness, {"heads": _subject(tables)})
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """Limits of the sum along rays: integer keys (n, d) and scaled values (n, p) per head."""
-
-    keys: list[Any]
-    values: list[np.ndarray]
-
-    def at(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Limits (k, p) along directions (k, d), and where every head has a unique largest key."""
-        unique = np.ones(len(u), dtype=bool)
-        total = np.zeros((len(u), self.values[0].shape[1]), dtype=object)
-        for keys, values in zip(self.keys, self.values, strict=True):
-            heights = _exact_product(u, np.array(keys, dtype=object))
-            largest = heights == heights.max(axis=1)[:, None]
-            unique &= largest.sum(axis=1) == 1
-            total = total + values[largest.argmax(axis=1)]
-        return total, unique
-
-    def choices(self, u: np.ndarray) -> np.ndarray:
-        """Per direction (k, d) and head the position of a largest key: (k, heads)."""
-        heights = [_exact_product(u, np.array(keys, dtype=object)) for keys in self.keys]
-        return np.stack([h.argmax(axis=1) for h in heights], axis=1)
-
-    def between(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """All limits met in open subsets of the segment from u to v."""
-        breaks = {Fraction(0), Fraction(1)}
-        for keys in self.keys:
-            table = np.array(keys, dtype=object)
-            breaks |= _envelope_breaks((table @ u).tolist(), (table @ v).tolist())
-        inner = [(a + b) / 2 for a, b in pairwise(sorted(breaks))]
-        points = [(t.denominator - t.numerator) * u + t.numerator * v for t in inner]
-        limits, unique = self.at(np.array(points, dtype=object))
-        return limits[unique]
+def _subject(tables: Sequence[Table]) -> np.ndarray:
+    rows = lambda items: [[fraction_text(x) for x in row] for row in items]
+    return text([{"keys": rows(t), "values": rows(t.values())} for t in tables])
 
 
-@dataclass(frozen=True)
-class _Apart:
-    """Whether limits (in scaled integers) differ by more than ``gap`` in the norm."""
-
-    gap: int
-    norm: float
-
-    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        difference = np.abs(a - b)
-        if self.norm == 2:
-            return (difference * difference).sum(axis=-1) > self.gap**2
-        return (difference.sum(axis=-1) if self.norm == 1 else difference.max(axis=-1)) > self.gap
-
-    def any_pair(self, values: np.ndarray) -> bool:
-        """Whether two of the rows are apart."""
-        different = np.array(sorted({tuple(row) for row in values.tolist()}), dtype=object)
-        return bool(self(different[:, None], different[None, :]).any())
-
-
-def _generic(directions: np.ndarray, limit: _Limit) -> np.ndarray:
+def _generic(directions: np.ndarray, limits: Limits) -> np.ndarray:
     """Directions moved a little inside their cones, so that segments do not run through corners."""
-    directions = directions[limit.at(directions)[1]]
+    directions = directions[limits.at(directions)[1]]
     noise = np.random.default_rng(0).integers(-(10**6), 10**6, directions.shape).astype(object)
     for digits in range(6, 40, 2):
         moved = 10**digits * directions + noise
-        if (limit.choices(moved) == limit.choices(directions)).all() and limit.at(moved)[1].all():
+        if (_choices(moved, limits) == _choices(directions, limits)).all() and limits.at(moved)[1].all():
             return moved
     return directions
 
 
-def _count(directions: np.ndarray, limit: _Limit, apart: _Apart) -> int:
-    values, _ = limit.at(directions)
-    if not apart.any_pair(values):
-        return 1
-    group = np.arange(len(directions))
-    size = [max(1, math.isqrt(int(u @ u))) for u in directions]
+def _choices(u: np.ndarray, limits: Limits) -> np.ndarray:
+    """Per direction (k, d) and head the position of a largest key: (k, heads)."""
+    return np.stack([products(u, keys).argmax(axis=1) for keys in limits.keys], axis=1)
+
+
+def _separated(directions: np.ndarray, limits: Limits, apart: Apart) -> tuple[np.ndarray, list[Any]]:
+    """Directions that pairwise belong to different atoms, and the points that show it where neither the
+    ends nor ``MIXTURES`` do."""
+    values, _ = limits.at(directions)
+    if apart.find(values) is None:
+        return directions[:1], []
+    group, size = np.arange(len(directions)), lengths(directions)
+    points: dict[tuple[int, int], list[list[int]]] = {}
     for i in range(len(directions)):
         others = np.flatnonzero(group != group[i])
-        others = others[(others > i) & ~apart(values[others], values[i]).astype(bool)]
-        for a, b in MIXTURES:  # points between two cones that settle most pairs at once
-            if not len(others):
-                break
-            weights = np.array([b * size[i] for _ in others], dtype=object)[:, None]
-            own = np.array([a * size[j] for j in others], dtype=object)[:, None]
-            met, clear = limit.at(own * directions[i] + weights * directions[others])
-            split = apart(met, values[i]).astype(bool) | apart(met, values[others]).astype(bool)
-            others = others[~(split & clear)]
-        for j in others:
-            if group[i] != group[j] and not apart.any_pair(limit.between(directions[i], directions[j])):
-                group[group == group[j]] = group[i]
-    return sum(_packing(values[group == g], apart) for g in np.unique(group))
+        for j in unsettled(i, others[others > i], directions, size, values, limits, apart, MIXTURES):
+            if group[i] != group[j]:
+                met, weights = _between(directions[i], directions[j], limits)
+                found = apart.find(met)
+                if found is None:
+                    group[group == group[j]] = group[i]
+                else:
+                    points[i, int(j)] = [weights[k] for k in found]
+    chosen = sorted(k for g in np.unique(group) for k in _packing(np.flatnonzero(group == g), values, apart))
+    place = {k: n for n, k in enumerate(chosen)}
+    pairs = [[place[i], place[j], w] for (i, j), w in points.items() if i in place and j in place]
+    return directions[chosen], pairs
 
 
-def _packing(values: np.ndarray, apart: _Apart) -> int:
-    """Number of values picked greedily so that all are apart (best possible for scalar values)."""
-    chosen: list[np.ndarray] = []
-    for row in sorted({tuple(v) for v in values.tolist()}):
-        value = np.array(row, dtype=object)
-        if all(apart(value, other) for other in chosen):
-            chosen.append(value)
-    return len(chosen)
+def _between(u: np.ndarray, v: np.ndarray, limits: Limits) -> tuple[np.ndarray, list[list[int]]]:
+    """All limits met in open subsets of the segment from u to v, and weights (a, b) of points a u + b v."""
+    breaks = {Fraction(0), Fraction(1)}
+    for keys in limits.keys:
+        breaks |= _envelope_breaks((keys @ u).tolist(), (keys @ v).tolist())
+    inner = [(a + b) / 2 for a, b in pairwise(sorted(breaks))]
+    weights = [[t.denominator - t.numerator, t.numerator] for t in inner]
+    met, unique = limits.at(np.array([a * u + b * v for a, b in weights], dtype=object))
+    return met[unique], [w for w, clear in zip(weights, unique, strict=True) if clear]
+
+
+def _packing(rows: np.ndarray, values: np.ndarray, apart: Apart) -> list[int]:
+    """Rows picked greedily so that their values are all apart (best possible for scalar values)."""
+    chosen: list[int] = []
+    for row in sorted(rows.tolist(), key=lambda r: tuple(values[r])):
+        if all(apart(values[row], values[other]) for other in chosen):
+            chosen.append(row)
+    return chosen
 
 
 def _envelope_breaks(start: Sequence[int], end: Sequence[int]) -> set[Fraction]:
@@ -181,28 +174,19 @@ def _envelope_breaks(start: Sequence[int], end: Sequence[int]) -> set[Fraction]:
         breaks.add(t)
 
 
-def _exact_product(u: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    size = max(map(abs, u.flat)) * max(map(abs, keys.flat)) * u.shape[1]
-    dtype = np.int64 if size < 2**62 else object
-    return u.astype(dtype) @ keys.astype(dtype).T
-
-
-def _scaled(values: Iterable[Sequence[Fraction]], scale: int) -> np.ndarray:
-    return np.array([[int(x * scale) for x in row] for row in values], dtype=object)
-
-
-def _tables(heads: Any) -> list[dict[tuple[int, ...], tuple[Fraction, ...]]]:
-    """Per head {integer key in R^d: value}; one common scale for all keys."""
+def _tables(heads: Any) -> list[Table]:
+    """Per head {key in R^d: value}."""
     if hasattr(heads, "heads"):
         heads = heads.heads
     floating = isinstance(heads, Iterable) and all(hasattr(h, "log_weights") for h in heads)
-    raw = [_float_table(h) for h in heads] if floating else [_table(h) for h in checked_heads(heads)]
+    raw: list[Table] = (
+        [_float_table(h) for h in heads] if floating else [_table(h) for h in checked_heads(heads)]
+    )
     if not raw:
         raise ValueError("heads is empty; give at least one head.")
     if len({(len(k), len(v)) for table in raw for k, v in table.items()}) > 1:
         raise ValueError("The heads differ in dimension or value shape; they must agree.")
-    unit = lcm(*(x.denominator for table in raw for key in table for x in key))
-    return [{tuple(int(x * unit) for x in key): v for key, v in table.items()} for table in raw]
+    return raw
 
 
 def _table(head: ExactHead) -> dict[tuple[Fraction, ...], tuple[Fraction, ...]]:
