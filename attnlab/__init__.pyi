@@ -5,6 +5,7 @@ from . import interaction as interaction
 from . import laws as laws
 from . import learned as learned
 from . import rank as rank
+from . import survey as survey
 from .heads import Head as Head
 from .heads import HeadSum as HeadSum
 from .heads import sigmoid_sum as sigmoid_sum

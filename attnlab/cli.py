@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ._survey_command import survey
+
 app = typer.Typer(
     help="A theory lab for softmax attention: exact fusion and certified rank, with proof.",
     no_args_is_help=True,
@@ -47,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         app(args=None if argv is None else list(argv))
     except SystemExit as end:  # how the command line library reports its own outcomes
         return int(end.code or 0)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         progress.print(f"attnlab: {error}", style="red", markup=False, soft_wrap=True)
         return 2
     return 0
@@ -279,6 +281,8 @@ def _version(metadata: Any, name: str) -> str | None:
     except metadata.PackageNotFoundError:
         return None
 
+
+app.command()(survey)
 
 if __name__ == "__main__":
     sys.exit(main())
