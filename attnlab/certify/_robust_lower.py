@@ -163,8 +163,8 @@ def check_robust(
                 return failed(f"Directions {i} and {j} are not shown to belong to different atoms.")
     atoms = max(1, len(directions))
     statement = (
-        f"Every single head within {_short(eps)} (norm {norm}) of the sum of the {len(heads)} heads on all of "
-        f"R^{directions.shape[1]} has at least {atoms} atoms, whatever the weights of their atoms."
+        f"Every single head within {_short(eps)} (norm {norm}) of the sum of the {len(heads)} heads on all "
+        f"of R^{directions.shape[1]} has at least {atoms} atoms, whatever the weights of their atoms."
     )
     if claimed > atoms:
         return failed(f"{statement} The claim of {claimed} is larger.", float(atoms), float(atoms - claimed))

@@ -12,10 +12,13 @@ from ._box import Box
 from ._fit import Fit, check_count, fit_many
 from ._fit_starts import product_atoms
 from ._function import Function, Target
+from ._fuse import Fusion, fuse
+from ._lattice import from_keys
 from ._line_bound import line_certificate
-from ._robust import robust_lower_bound
+from ._robust import robust_certificate
 from ._sup_error import Interval, sup_error
 
+FUSE_SECONDS = 10
 MOST = 16  # atoms tried by default when the plain product is larger or unknown
 
 
@@ -46,10 +49,11 @@ class AtomBracket:
 
     Attributes:
         eps, box: the question.
-        lower: proved, by ``lower_method``: "line crossings" (certificate), "robust" (all of R^d, exact
-            arithmetic) or "trivial".
-        upper: proved by the certificate of ``interval``; by algebra for the plain product on an infinite box;
-            only an estimate when not ``upper_certified``; ``None`` if no number of atoms tried was enough.
+        lower: proved by ``lower_certificate``; ``lower_method`` is "line crossings" (finite boxes), "robust"
+            (all of R^d) or "trivial" (1, no certificate).
+        upper: proved by ``upper_certificate`` (of ``interval``, or of exact fusion on all of R^d); by algebra
+            alone for the plain product of heads on all of R^d whose weights are not all equal; only an
+            estimate when not ``upper_certified``; ``None`` if no number of atoms tried was enough.
         head: a head with ``upper`` atoms.
         curve: best error for every number of atoms tried.
     """
@@ -61,6 +65,7 @@ class AtomBracket:
     lower_certificate: Certificate | None = field(repr=False)
     upper: int | None
     upper_certified: bool
+    upper_certificate: Certificate | None = field(repr=False)
     head: Head | None = field(repr=False)
     interval: Interval | None = field(repr=False)
     curve: tuple[CurvePoint, ...] = field(repr=False)
@@ -94,7 +99,7 @@ def minimal_atoms(
 
     Upper end: a fit whose ``sup_error`` is certified below eps. Lower end: on a finite box, levels that
     the target crosses along parallel lines; on all of R^d (``Box(math.inf, d)``), the components of the
-    limits at infinity (``robust_lower_bound``), and the upper end is then the plain product.
+    limits at infinity (``robust_lower_bound``), and the upper end is then an exact fusion.
 
     Arguments:
         target: a ``Head`` or ``HeadSum``; a callable gives an upper end that is an estimate.
@@ -114,6 +119,7 @@ def minimal_atoms(
     """
     if isinstance(eps, bool) or not isinstance(eps, int | float | np.number) or not 0 < eps < np.inf:
         raise ValueError(f"eps must be positive and finite, got {eps!r}.")
+    starts = check_count("starts", starts)
     function = Function(target, box)
     product = product_atoms(function)
     size = MOST if product is None else len(product[2])
@@ -138,7 +144,9 @@ def minimal_atoms(
         curve.append(_curve_point(fit, interval))
     method = "line crossings" if certificate else "trivial"
     if chosen is None:
-        return AtomBracket(float(eps), box, lower, method, certificate, None, False, None, None, tuple(curve))
+        return AtomBracket(
+            float(eps), box, lower, method, certificate, None, False, None, None, None, tuple(curve)
+        )
     fit, interval = chosen
     proved = interval is not None and interval.certified and interval.hi <= eps
     return AtomBracket(
@@ -149,6 +157,7 @@ def minimal_atoms(
         certificate,
         fit.head.num_atoms if proved else fit.num_atoms,
         proved,
+        interval.certificate if interval is not None and proved else None,
         fit.head,
         interval,
         tuple(curve),
@@ -185,15 +194,34 @@ def _curve_point(fit: Fit, interval: Interval | None) -> CurvePoint:
 
 
 def _everywhere(function: Function, eps: float, product: Any) -> AtomBracket:
-    """All of R^d: nothing is fitted; the plain product is exact."""
+    """All of R^d: nothing is fitted; fusions are exact."""
     if function.heads is None:
         raise ValueError("box has infinite radius; that needs a Head or HeadSum as target.")
     heads = function.target.heads if isinstance(function.target, HeadSum) else [function.target]
-    lower = robust_lower_bound(list(heads), eps, norm=np.inf)
+    lower = robust_certificate(list(heads), eps, norm=np.inf)
     upper = int(np.prod([len(h[2]) for h in function.heads])) if product is None else len(product[2])
-    head = None
+    head, certificate = None, None
     if product is not None:
         keys, values, logs = product
         values = values[:, 0] if function.scalar else values
         head = Head(*(jnp.asarray(x, jnp.result_type(float)) for x in (keys, values, logs)))
-    return AtomBracket(eps, function.box, lower, "robust", None, upper, True, head, None, ())
+    exact = _exact_fusion(function)
+    if exact is not None:
+        upper, head, certificate = exact.upper, exact.head.to_head(), exact.certificate.upper
+    atoms = int(lower.claim["atoms"])
+    return AtomBracket(eps, function.box, atoms, "robust", lower, upper, True, certificate, head, None, ())
+
+
+def _exact_fusion(function: Function) -> Fusion | None:
+    """Exact fusion of heads with equal weights; other weights are exponentials of floats, not rational."""
+    heads = function.heads or []
+    if any(np.ptp(logs) > 0 for _, _, logs in heads):
+        return None
+    keys, values = [k.tolist() for k, _, _ in heads], [v.tolist() for _, v, _ in heads]
+    if function.scalar:
+        values = [[row[0] for row in v] for v in values]
+    ones = [[1] * len(k) for k in keys]
+    try:
+        return fuse(from_keys(keys, ones, values, exact_floats=True), time_limit=FUSE_SECONDS)
+    except ValueError:  # too large to write out
+        return None

@@ -19,7 +19,7 @@ def text(data):
 
 
 def certificate(atoms=4, eps="49/100", norm="2", **changes):
-    """W_2 by hand: the four signs; between (2, -1) and (-1, 3), both with limit 1, lies (1, 2) with limit 2."""
+    """W_2: one direction for each pair of signs; between the two with limit 1 lies (1, 2) with limit 2."""
     heads = [{"keys": [["0", "0"], key], "values": [["0"], ["1"]]} for key in (["1", "0"], ["0", "1"])]
     witness = {
         "directions": text([[2, 1], [-2, -1], [2, -1], [-1, 3]]),

@@ -13,23 +13,24 @@ from attnlab.fusion._line_bound import best_lines, line_certificate
 from attnlab.heads import sigmoids
 
 
-@pytest.mark.parametrize(("eps", "atoms"), [(0.19, 4), (0.2, 2), (1.0, 1)])
-def test_two_sigmoids_on_a_finite_box(eps, atoms):
+@pytest.mark.parametrize(("eps", "atoms", "most"), [(0.19, 4, None), (0.2, 2, 3), (1.0, 1, 1)])
+def test_two_sigmoids_on_a_finite_box(eps, atoms, most):
     """The separation on a finite box: four atoms are needed (and enough) within 0.19 on |q| <= 4."""
-    found = minimal_atoms(sigmoid_sum(2), eps, Box(4.0, 2), key=0, starts=16)
+    found = minimal_atoms(sigmoid_sum(2), eps, Box(4.0, 2), key=0, starts=8, max_atoms=most)
     assert found.upper == atoms
     assert found.lower <= atoms
     assert found.interval is not None
     assert found.interval.hi <= eps
-    assert found.interval.certificate is not None
-    assert found.interval.certificate.verify()
+    assert found.upper_certificate is found.interval.certificate
+    assert found.upper_certificate is not None
+    assert found.upper_certificate.verify()
     if atoms != 1:
         assert found.lower_certificate is not None
         assert found.lower_certificate.verify()
     assert found.closed == (eps != 1.0 or found.lower == 1)
     errors = [c.error for c in found.curve]
     assert errors == sorted(errors, reverse=True)
-    assert all(c.starts == 16 for c in found.curve if c.num_atoms < 4)
+    assert all(c.starts == 8 for c in found.curve if c.num_atoms < 4)
 
 
 def test_everywhere():
@@ -37,7 +38,21 @@ def test_everywhere():
     assert found.closed
     assert found.lower == 8
     assert found.lower_method == "robust"
+    assert found.lower_certificate is not None
+    assert found.lower_certificate.verify()
+    assert found.upper_certificate is not None
+    assert found.upper_certificate.kind == "fusion-upper"
+    assert found.upper_certificate.verify()
+    assert found.head is not None
+    assert found.head.num_atoms == 8
     assert minimal_atoms(sigmoid_sum(2), 0.5, Box(math.inf, 2)).lower == 2
+
+
+def test_everywhere_with_weights_that_are_not_rational():
+    """Weights e^b have no exact form: the product is proved by algebra alone, the lower end as before."""
+    found = minimal_atoms(sigmoids([[1.0, 0.0], [0.0, 2.0]], [0.5, 1.0]), 0.4, Box(math.inf, 2))
+    assert found.closed
+    assert (found.lower, found.upper_certificate) == (4, None)
 
 
 def test_a_callable_has_no_proved_ends():
