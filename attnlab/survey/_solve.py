@@ -16,6 +16,7 @@ from ._baselines import baselines
 from ._cells import Matrix, cell_id
 from ._schema import SCHEMA
 
+PROGRAMS = ("jit(_run)", "jit(_descend)")  # how JAX names the compiled searches
 RESULTS = [field.name for field in SCHEMA if field.nullable]
 
 
@@ -124,7 +125,7 @@ class _Compiled:
     count: int = 0
 
     def __call__(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
-        if event.endswith("backend_compile_duration") and "descend" in str(kwargs.get("fun_name")):
+        if event.endswith("backend_compile_duration") and kwargs.get("fun_name") in PROGRAMS:
             self.seconds += duration_secs
             self.count += 1
 
