@@ -14,7 +14,14 @@ from ._target import Logits, target
 COARSE_LANES = 24  # lanes of a round that locates the upper ends
 
 
-def bracket(A: ArrayLike | Logits, eps: float, *, key: Any = None, effort: str = "normal") -> RankBracket:
+def bracket(
+    A: ArrayLike | Logits,
+    eps: float,
+    *,
+    key: Any = None,
+    effort: str = "normal",
+    precision: str | None = None,
+) -> RankBracket:
     """Certified bracket on r_eps(A), the least rank within eps of A in every row (l1).
 
     Arguments:
@@ -22,25 +29,31 @@ def bracket(A: ArrayLike | Logits, eps: float, *, key: Any = None, effort: str =
         eps: tolerance, 0 < eps < 2.
         key: PRNG key (or int) of the random starts.
         effort: "fast", "normal" or "thorough".
+        precision: of the search, "float32" (default) or "float64"; certificates are always float64.
 
     Raises:
-        ValueError: invalid A, eps or effort.
+        ValueError: invalid A, eps, effort or precision; float64 while it is off in JAX.
 
     >>> bracket(np.eye(8), 0.99, effort="fast")
     RankBracket(r_0.99 = 8, certified)
     """
-    return brackets(A, [eps], key=key, effort=effort)[0]
+    return brackets(A, [eps], key=key, effort=effort, precision=precision)[0]
 
 
 def brackets(
-    A: ArrayLike | Logits, eps: Sequence[float], *, key: Any = None, effort: str = "normal"
+    A: ArrayLike | Logits,
+    eps: Sequence[float],
+    *,
+    key: Any = None,
+    effort: str = "normal",
+    precision: str | None = None,
 ) -> list[RankBracket]:
     """``bracket`` for several tolerances at once, sharing the search.
 
     >>> [b.upper for b in brackets(np.ones((4, 4)) / 4, [0.1, 1.5], effort="fast")]
     [1, 0]
     """
-    profile = focused_profile(A, eps, key=key, effort=effort)
+    profile = focused_profile(A, eps, key=key, effort=effort, precision=precision)
     return [profile.bracket(e) for e in eps]
 
 
@@ -50,6 +63,7 @@ def focused_profile(
     *,
     key: Any = None,
     effort: str = "normal",
+    precision: str | None = None,
     report: Callable[[str], None] | None = None,
 ) -> ErrorProfile:
     """An error profile whose search is spent on the ranks where it crosses the tolerances.
@@ -58,12 +72,12 @@ def focused_profile(
     for each of these tolerances, and valid for any other.
 
     Arguments:
-        A, key, effort: as in ``bracket``.
+        A, key, effort, precision: as in ``bracket``.
         eps: tolerances, each 0 < eps < 2.
         report: called with a line on what is being searched, for progress displays.
 
     Raises:
-        ValueError: invalid A, eps or effort.
+        ValueError: invalid A, eps, effort or precision; float64 while it is off in JAX.
 
     >>> focused_profile(np.eye(8), [0.5], effort="fast").bracket(0.5)
     RankBracket(r_0.5 = 8, certified)
@@ -71,7 +85,7 @@ def focused_profile(
     wanted = [check_eps(e) for e in eps]
     if not wanted:
         raise ValueError("eps is empty: give at least one tolerance.")
-    explorer = Explorer(target(A), effort_named(effort), seed_of(key), report)
+    explorer = Explorer(target(A), effort_named(effort), seed_of(key), report, precision)
     inner = [e for e in wanted if e < 1]
     if explorer.line is not None:
         for e in inner:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._precision import search_dtype
 from ..certify import Certificate
 from ._constructions import cross, row_cover, truncated_svd
 from ._descend import LaneCode
@@ -36,12 +37,13 @@ class Explorer:
         effort: Effort,
         seed: int,
         report: Callable[[str], None] | None = None,
+        precision: str | None = None,
     ):
         self.target = target
         self.effort = effort
         self.report = report or (lambda line: None)
         self.rng = np.random.default_rng(seed)
-        self.dtype = jnp.result_type(float)  # follows JAX's own float64 switch
+        self.dtype = search_dtype(precision)
         self.full_rank = min(target.matrix.shape)
         self.lower: dict[int, Certificate] = {}
         self.upper: dict[int, Certificate] = {}

@@ -88,13 +88,14 @@ def error_profile(
     *,
     key: Any = None,
     effort: str = "normal",
+    precision: str | None = None,
 ) -> ErrorProfile:
     """Certified lower and upper bounds on the error of the best rank-k approximation, for many k.
 
     a_{k+1}(A) = inf over rank(B) <= k of max_i ||A_i - B_i||_1, the worst change of any output that
     averages bounded values; r_eps = min{k : a_{k+1} <= eps}. Lower ends are Bernstein numbers (or
-    the exact value when the interaction is one-dimensional), upper ends are measured factors. Search
-    precision follows JAX's float64 switch; certificates are always float64 on the host.
+    the exact value when the interaction is one-dimensional), upper ends are measured factors. Certificates
+    are always float64 on the host, whatever the precision of the search.
 
     Arguments:
         A: (m, N) row-stochastic matrix, or ``Logits``.
@@ -102,15 +103,16 @@ def error_profile(
             rank are always added: they cost nothing.
         key: PRNG key (or int) of the random starts.
         effort: "fast", "normal" or "thorough".
+        precision: of the search, "float32" (default) or "float64".
 
     Raises:
-        ValueError: invalid A, ranks or effort.
+        ValueError: invalid A, ranks, effort or precision; float64 while it is off in JAX.
 
     >>> profile = error_profile(np.eye(3), effort="fast")
     >>> profile.bracket(0.5)
     RankBracket(r_0.5 = 3, certified)
     """
-    explorer = Explorer(target(A), effort_named(effort), seed_of(key))
+    explorer = Explorer(target(A), effort_named(effort), seed_of(key), precision=precision)
     wanted = _check_ranks(ranks, min(explorer.target.full.shape))
     inner = [k for k in wanted if 0 < k < explorer.full_rank]
     explorer.construct(wanted)
