@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from attnlab.interaction import _search, profile, tau_floor
+from attnlab.interaction import profile, tau_floor
 
 EPS = (0.1, 0.2, 0.5)
 RANKS = tuple(range(1, 17))
@@ -47,10 +47,8 @@ def main() -> int:
     gain, cost, floor = np.array(gains), np.array(costs), np.array(floors)
     level = np.array(EPS)[None, :, None]
     void, proved = cost >= level, floor[:, None, :] >= level
-    compiles = _search.search._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     print(f"{len(times)} heads, ranks 1..16, eps {EPS}: {sum(times):.1f} s in all, first head "
-          f"{times[0]:.1f} s, later {np.median(times[1:]):.2f} s each, "
-          f"{compiles} compile(s).")  # fmt: skip
+          f"{times[0]:.1f} s (with compilation), later {np.median(times[1:]):.2f} s each.")  # fmt: skip
     print(f"Cells {void.size}: bound void for {void.sum()} here, for {native_void} in native coordinates.")
     print(f"tau found over its floor: median {np.median(cost.min(1) / floor):.2f}, "
           f"90% below {np.quantile(cost.min(1) / floor, 0.9):.2f}.")  # fmt: skip

@@ -7,16 +7,16 @@ Adam on the p-norm (p rising) do the search. Everything is judged on the given p
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from scipy.optimize import nnls
 
+from .._lanes import run_lanes
 from ..heads import HeadSum
 from ._fit import check_count, seed_of
-from ._fit_search import LANES, POWERS, Lanes, residual
+from ._fit_search import POWERS, Lanes, residual
 from ._function import head_arrays, head_values, softmax
 from ._polish import Atoms
 
@@ -151,58 +151,38 @@ def _lanes(heads, counts, queries, wanted, starts, rng) -> Lanes:
 
 
 def _descend(lanes: Lanes, queries, wanted, scale, rate: float, steps: int) -> tuple[Lanes, np.ndarray]:
-    count = len(lanes.mask)
-    take = np.arange(-(-count // LANES) * LANES) % count
-    x, y, s = (jnp.asarray(a, jnp.float32) for a in (queries, wanted, scale))
-    parts = []
-    for start in range(0, len(take), LANES):
-        rows = take[start : start + LANES]
-        keys, logs, values = (jnp.asarray(a[rows], jnp.float32) for a in lanes[:3])
-        out = _adam(
-            keys,
-            logs,
-            values,
-            jnp.asarray(lanes.mask[rows]),
-            x,
-            y,
-            s,
-            jnp.asarray(rate, jnp.float32),
-            jnp.asarray(steps),
-        )
-        parts.append(jax.device_get(out))
-    keys, logs, values, error = (np.concatenate(p)[:count] for p in zip(*parts, strict=True))
+    starts = (lanes.keys, lanes.logs, lanes.values, lanes.mask)
+    data = (queries, wanted, scale, np.float64(rate), np.int32(steps))
+    keys, logs, values, error = run_lanes(_adam, starts, *data, dtype=jnp.float32)
     return Lanes(keys, logs, values, lanes.mask), np.where(np.isfinite(error), error, np.nan)
 
 
-@eqx.filter_jit
-def _adam(keys, logs, values, mask, points, wanted, scale, rate, steps):
+def _adam(start, points, wanted, scale, rate, steps):
+    """One lane of the descent."""
+    *params, keep = start
     powers = jnp.asarray(POWERS, points.dtype)
     adam = optax.scale_by_adam(b1=0.9, b2=0.99)
 
-    def loss(params, keep, power):
+    def loss(params, power):
         size = jnp.abs(residual(params, keep, points, wanted))
         top = jax.lax.stop_gradient(jnp.maximum(size.max(), 1e-30))
         return jnp.log(jnp.mean((size / top) ** power)) / power + jnp.log(top), size.max()
 
-    def lane(keys, logs, values, keep):
-        def body(i, carry):
-            params, memory, best = carry
-            progress = i / steps
-            power = powers[jnp.minimum(len(POWERS) * i // steps, len(POWERS) - 1)]
-            (_, top), slope = jax.value_and_grad(loss, has_aux=True)(params, keep, power)
-            best = jax.tree.map(lambda a, b: jnp.where(top < best[0], a, b), (top, *params), best)
-            moves, memory = adam.update(slope, memory)
-            step = rate * jnp.minimum(1.0, 2 * (1 - progress)).astype(points.dtype)
-            sizes = (scale[0], scale[1], scale[2])
-            params = jax.tree.map(lambda p, c, u: p - step * c * u, params, sizes, moves)
-            return params, memory, best
+    def body(i, carry):
+        params, memory, best = carry
+        progress = i / steps
+        power = powers[jnp.minimum(len(POWERS) * i // steps, len(POWERS) - 1)]
+        (_, top), slope = jax.value_and_grad(loss, has_aux=True)(params, power)
+        best = jax.tree.map(lambda a, b: jnp.where(top < best[0], a, b), (top, *params), best)
+        moves, memory = adam.update(slope, memory)
+        step = rate * jnp.minimum(1.0, 2 * (1 - progress)).astype(points.dtype)
+        params = jax.tree.map(lambda p, c, u: p - step * c * u, params, tuple(scale), moves)
+        return params, memory, best
 
-        params = (keys, logs, values)
-        begin = (jnp.asarray(jnp.inf, points.dtype), *params)
-        best = jax.lax.fori_loop(0, steps, body, (params, adam.init(params), begin))[2]
-        return *best[1:], best[0]
-
-    return jax.vmap(lane)(keys, logs, values, mask)
+    params = tuple(params)
+    begin = (jnp.asarray(jnp.inf, points.dtype), *params)
+    best = jax.lax.fori_loop(0, steps, body, (params, adam.init(params), begin))[2]
+    return *best[1:], best[0]
 
 
 def _better_values(head: Atoms, queries: np.ndarray, wanted: np.ndarray) -> Atoms:

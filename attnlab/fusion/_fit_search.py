@@ -6,23 +6,22 @@ compilation per (points, dimension, largest count, width of values). The normal 
 by elimination written in plain array operations (no batched LAPACK call), so the search runs on any
 device; float32 is enough, because the polish works in float64 on the host.
 
-Memory on the device: lanes run ``LANES`` at a time, and a chunk holds about three Jacobians per lane, so
-3 * 32 * n p * m (d + 1 + p) numbers; for d = 3, m = 8, n = 1,331 points 20 MB in float32, however many
-starts there are.
+Memory on the device: lanes run in chunks (``attnlab._lanes``), and a chunk holds about three Jacobians per
+lane, so 3 * 4 * n p * m (d + 1 + p) numbers on a CPU; for d = 3, m = 8, n = 1,331 points 3 MB in float32,
+however many starts there are.
 """
 
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .._lanes import run_lanes
 from ..heads import softmax_weights
 
-LANES = 32  # lanes per call; other numbers are padded, so that they do not recompile
 POWERS = (2.0, 4.0, 8.0, 16.0, 32.0)
 
 
@@ -72,18 +71,9 @@ def search(
         steps: Levenberg-Marquardt steps; data, not a shape.
         dtype: float32 is enough (the polish is in float64); float64 needs JAX's x64 mode.
     """
-    count = len(lanes.mask)
-    take = np.arange(-(-count // LANES) * LANES) % count
-    x, y = jnp.asarray(points, dtype), jnp.asarray(wanted, dtype)
-    parts = []
-    for start in range(0, len(take), LANES):
-        chunk = [jnp.asarray(a[take[start : start + LANES]]) for a in lanes]
-        chunk = [a if a.dtype == bool else a.astype(dtype) for a in chunk]
-        keys, logs, values, mask = chunk
-        with jax.default_matmul_precision("highest"):
-            out = _search(keys, logs, values, mask, x, y, jnp.asarray(steps, jnp.int32))
-        parts.append(jax.device_get(out))
-    keys, logs, values, error, first, bad = (np.concatenate(p)[:count] for p in zip(*parts, strict=True))
+    starts = (lanes.keys, lanes.logs, lanes.values, lanes.mask)
+    out = run_lanes(_lane_of, starts, points, wanted, np.int32(steps), dtype=dtype)
+    keys, logs, values, error, first, bad = out
     code = np.where(error < first, LaneCode.IMPROVED, LaneCode.STALLED)
     code = np.where(bad | ~np.isfinite(error), LaneCode.DIVERGED, code)
     return Found(
@@ -143,11 +133,9 @@ def _solve(matrix: Array, right: Array) -> Array:
     return jax.lax.fori_loop(0, n, eliminate, jnp.concatenate([matrix, right], 1))[:, n:]
 
 
-@eqx.filter_jit
-def _search(keys, logs, values, mask, points, wanted, steps):
-    return jax.vmap(_lane, in_axes=(0, 0, 0, 0, None, None, None))(
-        keys, logs, values, mask, points, wanted, steps
-    )
+def _lane_of(start: tuple[Array, ...], points: Array, wanted: Array, steps: Array) -> tuple[Array, ...]:
+    keys, logs, values, mask = start
+    return _lane(keys, logs, values, mask, points, wanted, steps)
 
 
 def _norm(error: Array, power: Array) -> Array:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
@@ -260,14 +259,13 @@ def _searched(
     cells = [(e, r, start[r]) for e in eps for r in ranks for start in starts]
     width = max(ranks)
     padded = [_at_width(*factors, width) for _, _, (_, factors) in cells]
-    single = np.float32
-    x = np.array([p[0] for p in padded], single)
-    y = np.array([p[1] for p in padded], single)
-    mask = np.array([np.arange(width) < r for _, r, _ in cells], single)
-    errors = c[None] - x.astype(float) @ y.astype(float).transpose(0, 2, 1)
-    gauge = np.array([column_gauge(e) for e in errors], single)
-    levels = np.array([e for e, _, _ in cells], single)
-    moved_x, moved_y, _ = search(jnp.asarray(c, jnp.float32), x, y, gauge, mask, levels, steps=steps)
+    x = np.array([p[0] for p in padded])
+    y = np.array([p[1] for p in padded])
+    mask = np.array([np.arange(width) < r for _, r, _ in cells], float)
+    errors = c[None] - x @ y.transpose(0, 2, 1)
+    gauge = np.array([column_gauge(e) for e in errors])
+    levels = np.array([e for e, _, _ in cells])
+    moved_x, moved_y, _ = search(c, x, y, gauge, mask, levels, steps=steps)
     moved_x, moved_y = np.asarray(moved_x, np.float64), np.asarray(moved_y, np.float64)
 
     best: dict[tuple[float, int], Retained] = {}

@@ -27,6 +27,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
+from .._lanes import run_lanes
 from ..certify import Certificate
 from ..certify._interaction import radius_bounds
 from ._intrinsic import _matrix
@@ -169,10 +170,9 @@ def solve_designs(problems: list[tuple[np.ndarray, np.ndarray]], tol: float) -> 
             active[i] = found.upper > (1 + tol) * found.lower
         if not active.any():
             break
-        row, column, done = (
-            np.array(part, dtype=np.float64)
-            for part in _advance(x, y, row, column, spread, np.where(active, steps, 0))
-        )
+        lane = (x, y, row, column, spread, np.where(active, steps, 0).astype(np.int32))
+        moved = run_lanes(_advance, lane, dtype=jnp.result_type(float))
+        row, column, done = (np.array(part, dtype=np.float64) for part in moved)
         steps = np.clip(np.where(done < steps, done, 1.3 * steps).astype(int) + 1, 4, 100)
     return [design for design in best if design is not None]
 
@@ -186,18 +186,9 @@ def _better(old: Design | None, new: Design) -> Design:
     return Design(primal.left, primal.right, dual.row_weights, dual.column_weights, dual.lower, primal.upper)
 
 
-@jax.jit
-def _advance(
-    x: Array, y: Array, row: Array, column: Array, spread: Array, steps: Array
-) -> tuple[Array, Array, Array]:
-    """Up to ``steps`` multiplicative updates in every lane; stops a lane when the covariances
-    drift."""
-    return jax.vmap(_advance_lane)(x, y, row, column, spread, steps)
-
-
-def _advance_lane(
-    x: Array, y: Array, row: Array, column: Array, spread: Array, steps: Array
-) -> tuple[Array, Array, Array]:
+def _advance(lane: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+    """Up to ``steps`` multiplicative updates; stops when the covariances drift."""
+    x, y, row, column, spread, steps = lane
     identity = jnp.eye(x.shape[1], dtype=x.dtype)
     sums = spread[:, None] + spread[None, :]
     scale = jax.lax.rsqrt(spread[:, None] * spread[None, :])

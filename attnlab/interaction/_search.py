@@ -9,52 +9,65 @@ Where eps - tau is not safely positive the logarithm is continued linearly, so t
 first look for a small tau. Everything here is float32 and proves nothing.
 """
 
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.nn import logsumexp
 
+from .._lanes import run_lanes
 from ._residual import smooth_residual, tau
 
 MARGIN = 0.05  # share of eps at which the logarithm turns linear
 HOT, COLD = 0.2, 0.001  # smoothing of oscillations, in nats, annealed geometrically
-RATE = 0.03  # Adam step for factors in units of their own scale, decayed to 3%
+RATE, LAST_RATE = 0.03, 0.03  # Adam step for factors in units of their own scale; its last share (cosine)
 
 
-@partial(jax.jit, static_argnames="steps")
 def search(
-    interaction: Array, x: Array, y: Array, gauge: Array, mask: Array, eps: Array, *, steps: int
-) -> tuple[Array, Array, Array]:
+    interaction: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    gauge: np.ndarray,
+    mask: np.ndarray,
+    eps: np.ndarray,
+    *,
+    steps: int,
+    dtype: Any = np.float32,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Improve all lanes.
 
     Arguments:
         interaction: C, shape (m, N). x, y: shape (lanes, m, R), (lanes, N, R).
         gauge: shape (lanes, N). mask: shape (lanes, R), 1 for the columns a lane may use.
         eps: shape (lanes,).
+        steps: Adam steps; data, not a shape.
+        dtype: precision of the search.
 
     Returns:
         The improved x, y, gauge.
     """
-    return jax.vmap(partial(_search_lane, interaction, steps))(x, y, gauge, mask, eps)
+    return run_lanes(_search_lane, (x, y, gauge, mask, eps), interaction, np.int32(steps), dtype=dtype)
 
 
 def _search_lane(
-    interaction: Array, steps: int, x: Array, y: Array, gauge: Array, mask: Array, eps: Array
+    lane: tuple[Array, Array, Array, Array, Array], interaction: Array, steps: Array
 ) -> tuple[Array, Array, Array]:
-    rate = optax.cosine_decay_schedule(RATE, steps, alpha=0.03)
-    adam = optax.adam(rate, b1=0.9, b2=0.99)
+    x, y, gauge, mask, eps = lane
+    adam = optax.scale_by_adam(b1=0.9, b2=0.99)
     # Adam moves every entry by about the rate; measure factors in units of their own size.
     unit_x = jnp.sqrt(jnp.mean(x**2)) + 1e-6
     unit_y = jnp.sqrt(jnp.mean(y**2)) + 1e-6
     scale_x, scale_y = unit_x * mask[None, :], unit_y * mask[None, :]
     start = (x / unit_x, y / unit_y, gauge)
 
-    def step(carry: tuple, index: Array) -> tuple[tuple, None]:
+    def step(index: Any, carry: tuple) -> tuple:
         parameters, state = carry
-        temperature = HOT * (COLD / HOT) ** (index / steps)
+        progress = jnp.asarray(index, x.dtype) / jnp.asarray(steps, x.dtype)
+        temperature = HOT * (COLD / HOT) ** progress
+        rate = RATE * (LAST_RATE + (1 - LAST_RATE) * (1 + jnp.cos(jnp.pi * progress)) / 2)
 
         def loss(parts: tuple[Array, Array, Array]) -> Array:
             return objective(
@@ -66,11 +79,10 @@ def _search_lane(
                 temperature,
             )
 
-        gradient = jax.grad(loss)(parameters)
-        update, state = adam.update(gradient, state, parameters)
-        return (optax.apply_updates(parameters, update), state), None
+        update, state = adam.update(jax.grad(loss)(parameters), state)
+        return jax.tree.map(lambda p, u: p - rate * u, parameters, update), state
 
-    (last, _), _ = jax.lax.scan(step, (start, adam.init(start)), jnp.arange(steps, dtype=x.dtype))
+    last, _ = jax.lax.fori_loop(0, steps, step, (start, adam.init(start)))
     return last[0] * scale_x, last[1] * scale_y, last[2]
 
 

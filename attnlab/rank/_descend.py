@@ -1,7 +1,7 @@
 """The one descent loop behind every rank search: masked lanes, annealed smoothing, best iterate kept.
 
 A search is a small static object (``Problem``) that evaluates one lane. The loop runs Adam on all
-lanes at once under ``vmap``; rank, start and step size are data, so one compilation serves every
+lanes at once (``attnlab._lanes``); rank, start and step size are data, so one compilation serves every
 rank, restart and effort of a problem shape. Nothing in it factorises a matrix.
 """
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-LANES = 8  # every call is padded to a multiple of this width, so that lane counts do not recompile
+from .._lanes import run_lanes
 
 
 class LaneCode(IntEnum):
@@ -49,8 +49,8 @@ class Lanes(eqx.Module):
     params: Any
     state: Any
     scales: Any
-    mask: jax.Array
-    rate: jax.Array
+    mask: jax.Array | np.ndarray
+    rate: jax.Array | np.ndarray
 
 
 class Descent(eqx.Module):
@@ -82,7 +82,7 @@ def descend(
     steps: int,
     dtype: Any,
 ) -> Descent:
-    """Run every lane for ``steps`` steps, in chunks of ``LANES`` lanes.
+    """Run every lane for ``steps`` steps.
 
     Arguments:
         problem: the search.
@@ -95,25 +95,15 @@ def descend(
         steps: number of steps.
         dtype: float32 or float64, the precision of the search.
     """
-    count = len(rates)
-    padded = -(-count // LANES) * LANES
-    take = np.arange(padded) % count  # idle lanes repeat real ones
-    cast = lambda x: jnp.asarray(np.asarray(x)[take], dtype)
-    lanes = Lanes(*jax.tree.map(cast, (params, state, scales, mask, rates)))
-    data = jnp.asarray(matrix, dtype)
-    parts = []
-    for start in range(0, padded, LANES):
-        chunk = jax.tree.map(lambda x, s=start: x[s : s + LANES], lanes)
-        with jax.default_matmul_precision("highest"):
-            parts.append(jax.device_get(_descend(problem, data, chunk, jnp.asarray(steps, jnp.int32))))
-    best, value, first, diverged = jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
+    lanes = Lanes(params, state, scales, mask, rates)
+    found = run_lanes(_descend, lanes, matrix, np.int32(steps), problem, dtype=dtype)
+    best, value, first, diverged = found
     code = np.where(value < first, LaneCode.IMPROVED, LaneCode.STALLED)
     return Descent(best, value, np.where(diverged, LaneCode.DIVERGED, code), steps)
 
 
-@eqx.filter_jit
-def _descend(problem, matrix, lanes, steps):
-    return jax.vmap(lambda lane: _lane(problem, matrix, lane, steps))(lanes)
+def _descend(lane: Lanes, matrix: jax.Array, steps: jax.Array, problem: Problem) -> Any:
+    return _lane(problem, matrix, lane, steps)
 
 
 def _lane(problem, matrix, lane, steps):

@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -171,15 +172,26 @@ def test_step_jit_equals_eager_and_does_not_recompile(rng):
     x, y = _radius._reduced(rng.normal(size=(12, 3)), rng.normal(size=(10, 3)))
     row, column = np.full(12, 1 / 12), np.full(10, 0.1)
     x, y, spread = _radius._balanced(x, y, row, column)
-    arguments = [a[None] for a in (x, y, row, column, spread)] + [np.array([5])]
-    compiled = _radius._advance(*arguments)
+    lane = [jnp.asarray(a) for a in (x, y, row, column, spread)]
+    traces = []
+    step = jax.jit(lambda *lane: traces.append(1) or _radius._advance(lane))
+    compiled = step(*lane, 5)
     with jax.disable_jit():
-        eager = _radius._advance(*arguments)
+        eager = _radius._advance((*lane, jnp.asarray(5)))
     for a, b in zip(compiled, eager, strict=True):
         assert np.allclose(a, b, atol=1e-12)
-    count = _radius._advance._cache_size()
-    _radius._advance(*arguments[:-1], np.array([9]))
-    assert _radius._advance._cache_size() == count
+    step(*lane, 9)
+    assert len(traces) == 1
+
+
+def test_rounds_and_lane_counts_do_not_recompile(rng, monkeypatch):
+    traces = []
+    advance = _radius._advance
+    monkeypatch.setattr(_radius, "_advance", lambda lane: traces.append(1) or advance(lane))
+    for lanes in (1, 7):
+        problems = [_radius._reduced(rng.normal(size=(12, 3)), rng.normal(size=(9, 3))) for _ in range(lanes)]
+        _radius.solve_designs(problems, 1e-3)
+    assert len(traces) == 1
 
 
 def test_float32_search_is_certified_all_the_same(rng):

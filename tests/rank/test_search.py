@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab._lanes import WIDTH
 from attnlab.rank import _descend as descend_module
 from attnlab.rank import cross, row_cover, svd_tail, truncated_svd, two_summing
-from attnlab.rank._descend import LANES, LaneCode
+from attnlab.rank._descend import LaneCode
 from attnlab.rank._lower import complete, polish_lower, search_lower
 from attnlab.rank._upper import polish_upper, search_upper
 
@@ -72,7 +73,7 @@ def test_rank_start_seed_steps_and_lane_count_do_not_recompile(kind, matrix, mon
     first = len(traces)
     assert first >= 1
     run(kind, fresh, [3, 4, 5], [1, 2, 3], steps=9, seed=7)
-    run(kind, fresh, np.full(LANES + 3, 4), np.arange(LANES + 3), steps=2)
+    run(kind, fresh, np.full(WIDTH["cpu"] + 3, 4), np.arange(WIDTH["cpu"] + 3), steps=2)
     run(kind, fresh[::-1], [6], [5], steps=2)
     assert len(traces) == first
 
