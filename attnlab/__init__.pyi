@@ -6,6 +6,7 @@ from . import laws as laws
 from . import learned as learned
 from . import rank as rank
 from . import survey as survey
+from ._lanes import use_devices as use_devices
 from .heads import Head as Head
 from .heads import HeadSum as HeadSum
 from .heads import sigmoid_sum as sigmoid_sum
