@@ -63,7 +63,7 @@ def survey(
 ) -> None:
     """Certified brackets on r_eps for every head, with heat maps and rank budgets; resumable."""
     from .cli import _numbers
-    from .survey import Settings, plan, run
+    from .survey import Settings, plan, run, verify_store, write_report
     from .survey._progress import Bar
     from .survey._store import admit
 
@@ -93,16 +93,27 @@ def survey(
             num_gpus=num_gpus,
             watcher=bar,
         )
-    result = {"out": str(out), **asdict(outcome)}
+    with errors.status("writing the report") as status:
+        proofs = verify_store(out, status.update) if certificates else None
+        page = write_report(out, proofs)
+    result = {"out": str(out), **asdict(outcome), "report": str(page)}
+    if proofs is not None:
+        result["proved"] = sum(not fault for fault in proofs.values())
     if as_json:
         print(json.dumps(result))
-        return
-    beyond = 1 - outcome.solver_seconds / (outcome.seconds * max(outcome.processes, 1))
-    terminal.print(
-        f"{outcome.cells:,} cells in {out}; {outcome.computed:,} computed in {outcome.seconds:.0f} s"
-        + (f", {100 * beyond:.1f}% of it beyond the bracket search" if outcome.computed else ""),
-        soft_wrap=True,
-    )
+    else:
+        busy = outcome.seconds * max(outcome.processes, 1)
+        terminal.print(
+            f"{outcome.cells:,} cells in {out}; {outcome.computed:,} computed in {outcome.seconds:.0f} s"
+            + (f", {outcome.solver_seconds / busy:.1%} of it bracket search" if outcome.computed else ""),
+            soft_wrap=True,
+        )
+        if proofs is not None:
+            terminal.print(f"{result['proved']:,} proved by the certificates read back from the store")
+        terminal.print(f"report: {page}", soft_wrap=True)
+    if proofs is not None and any(proofs.values()):
+        errors.print(f"{sum(map(bool, proofs.values())):,} cells are not proved; see {page}", style="red")
+        raise typer.Exit(1)
 
 
 def _heads(

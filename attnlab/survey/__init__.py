@@ -11,6 +11,7 @@ from ._cells import Matrix as Matrix
 from ._cells import Settings as Settings
 from ._cells import buckets as buckets
 from ._cells import plan as plan
+from ._report import write_report as write_report
 from ._run import Outcome as Outcome
 from ._run import Watcher as Watcher
 from ._run import run as run
@@ -43,4 +44,5 @@ __all__ = [
     "run",
     "solve",
     "verify_store",
+    "write_report",
 ]
