@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._attention_file import read_matrix
 from ..certify import load
 from ..learned import CapturedHead
 from ._store import read_cells, read_settings
@@ -46,9 +47,8 @@ class _Proofs:
         self.proved: dict[str, dict[str, Any]] = {}  # claim by file name
         self.faults: dict[str, str] = {}
         try:
-            with np.load(folder / "subject.npz", allow_pickle=False) as data:
-                logits = data["logits"]
-        except (OSError, ValueError, KeyError) as error:
+            logits = read_matrix(folder / "subject.npz", "logits").array
+        except (OSError, ValueError) as error:
             self.damage = f"its logits cannot be read ({error})"
             return
         head = CapturedHead("", "", 0, 0, 0, (logits / cell["beta"]).astype(np.float32))
