@@ -7,31 +7,36 @@ atom's logit, relative to a reference key, moves by at most s_i = sum_j r_j |k_i
 when u_i = +s_i for the values above some level and -s_i below it, so trying all levels is exact.
 
 *Taylor.* With y = (q - c) / r the head is N(y)/D(y), sums of exponentials, so its coefficients come from
-one product with a table of monomials and one division of power series. Along a segment, t -> head(c +
-t r y) is analytic for |Im t| S < pi, S <= 2 max s_i the oscillation of the moving logits; there
-|D| >= cos(|Im t| S / 2) D(Re t), so the head stays within (osc v / 2) / cos(|Im t| S / 2) of the midrange
-of its values. Cauchy's estimate on discs of radius 2 a / S bounds the remainder of order n by
-(osc v / 2) (S / 2)^(n+1) / (a^(n+1) cos a), for any 0 < a < pi/2.
+one product with a table of monomials and one division of power series: Q, of order n. What Q leaves out is
+bounded relative to the value Q_0 at the centre. Let N' = N - Q_0 D and Q' = Q - Q_0, then F - Q =
+(N' - D Q') / D. For |y_j| <= 1, and in the sum of absolute coefficients (a norm with ||PQ|| <= ||P|| ||Q||):
+with t_i = s_i^(n+1) e^(s_i) / (n+1)! the terms of N' beyond order n add up to at most sum_i p_i |v_i - Q_0| t_i
+and those of D to sum_i p_i t_i; the terms of D_n Q' beyond order n to at most the sum of |D|_k |Q'|_l over
+degrees k + l > n; up to order n nothing is left; and D >= sum_i p_i e^(-s_i). The size of the values enters
+only through the first term, damped by (n+1)!: good fits often have values a hundred times larger than what
+they compute.
 
 *Rounding.* The computed weights are those of logits that are off by at most d, which moves the head by
-at most osc(v) d / 2. A quotient Q of series computed for N/D has ||N/D - Q|| <= ||N - D Q|| ||1/D|| and
-||1/D|| <= 1 / (2 |D_0| - ||D||) in the sum of absolute coefficients, a norm with ||PQ|| <= ||P|| ||Q||.
+at most osc(v) d / 2. The terms of N - D Q up to order n are rounding errors of sums and of the division, and
+are bounded with gamma_k times the sums of absolute values of what was added.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from ._balls import TINY, UNIT, gamma
+from ._balls import INFLATE, TINY, UNIT, gamma
 from ._power_series import Exponents, exponents
 from ._subject import EXP_ULPS
 
+LARGEST_MOVE = 20.0  # of a logit on a box, for a Taylor polynomial to be of any use
 LARGEST_SPREAD = 300.0  # beyond, exp could underflow in an interval softmax: the range of v is used
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Per box: bounds on the head, and how much each coordinate contributes to their width."""
+    """Per box: bounds on the head, and how far each coordinate moves the logits."""
 
     low: np.ndarray
     high: np.ndarray
@@ -72,7 +77,6 @@ class HeadSeries:
         self.size = len(full.table)
         self.rows = _rows(full, self.terms, self.active)
         self.dim = keys.shape[1]
-        self.constant = _truncation(self.terms.order)
 
     def logits(self, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(n, boxes) logits minus their largest, and a bound on the error of logit and exp together."""
@@ -99,7 +103,7 @@ class HeadSeries:
         low = np.where(tight, np.maximum(low - slack, -self.half_range), -self.half_range)
         high = np.where(tight, np.minimum(high + slack, self.half_range), self.half_range)
         share = np.zeros((len(centre), self.dim))
-        share[:, self.active] = self.half_range * half[:, self.active] * np.abs(self.keys).max(0)
+        share[:, self.active] = half[:, self.active] * np.abs(self.keys).max(0)
         pad = 4 * UNIT * (abs(self.middle) + self.half_range)
         return Ranges(self.middle + low - pad, self.middle + high + pad, share, spread)
 
@@ -107,28 +111,31 @@ class HeadSeries:
         """Taylor polynomial with an error bound on boxes (boxes, d)."""
         z, error = self.logits(centre)
         move = half[:, self.active].T
-        s = np.abs(self.keys) @ move
-        spread = s.max(0, initial=0.0) * (1 + gamma(len(self.active) + 64))
-        p = np.exp(z)
+        s = np.abs(self.keys) @ move * (1 + gamma(len(self.active) + 64))
+        p, grown, order = np.exp(z), np.exp(np.minimum(s, LARGEST_MOVE)), self.terms.order
         scale = self.terms.monomials(move)
         below = (self.monomials.T @ p) * scale
         above = (self.monomials.T @ (p * self.values[:, None])) * scale
         quotient = self.terms.divide(above, below)
-        big = (p * np.exp(np.minimum(s, 30.0))).sum(0)
-        norm_below, norm_above = np.abs(below).sum(0), np.abs(above).sum(0)
-        norm = np.abs(quotient).sum(0)
-        step = gamma(len(self.keys) + 8 * self.terms.order + 2 * len(self.terms.table) + 32)
-        miss = step * (self.half_range * big + big * norm + norm_above + norm_below * norm)
-        room = 2 * below[0] - norm_below - 1e-9 * below[0] - 4 * step * big
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rounding = np.where((room > 0) & (spread < 20), 2 * miss / room, np.inf)
-        rounding = rounding + self.half_range * error * 2 + TINY
-        remainder = self.half_range * self.constant * spread ** (self.terms.order + 1) * (1 + 1e-12)
+        norms_below, norms = self.terms.by_degree(below), self.terms.by_degree(quotient)
+        norm, least = norms.sum(0), (p / grown).sum(0)
+        tail = s ** (order + 1) * grown / math.factorial(order + 1)
+        beyond = (p * np.abs(self.values[:, None] - quotient[0]) * tail).sum(0)
+        beyond += (p * tail).sum(0) * norms[1:].sum(0)
+        # Row l of the running sums from the end: degrees of D above order - l - 1.
+        beyond += (norms[1:] * np.cumsum(norms_below[::-1], 0)[:order]).sum(0)
+        step = gamma(len(self.keys) + 8 * order + 2 * len(self.terms.table) + 32)
+        big = (p * grown).sum(0)
+        miss = step * ((self.half_range + norm) * big + np.abs(above).sum(0) + norms_below.sum(0) * norm)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            remainder, rounding = beyond / least * INFLATE, 2 * miss / least
+        usable = (s.max(0, initial=0.0) < LARGEST_MOVE) & np.isfinite(remainder) & np.isfinite(rounding)
+        remainder = np.where(usable, remainder, np.inf)
+        rounding = rounding + self.half_range * error * 2 + 16 * UNIT * (norm + abs(self.middle)) + TINY
         coefficients = np.zeros((self.size, len(centre)))
         coefficients[self.rows] = quotient
         coefficients[0] += self.middle
-        rounding = rounding + 16 * UNIT * (norm + abs(self.middle))
-        return Polynomial(coefficients, rounding + remainder, remainder)
+        return Polynomial(coefficients, np.where(usable, rounding + remainder, np.inf), remainder)
 
 
 def polynomial_range(terms: Exponents, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -181,9 +188,3 @@ def _rows(full: Exponents, part: Exponents, active: np.ndarray) -> np.ndarray:
     padded = np.zeros((len(part.table), full.dim), dtype=int)
     padded[:, active] = part.table
     return np.array([place[tuple(row)] for row in padded.tolist()])
-
-
-def _truncation(order: int) -> float:
-    """min over a of 1 / (a^(n+1) cos a), rounded up (any a gives a bound)."""
-    a = np.linspace(0.3, 1.56, 400)
-    return float((1 / (a ** (order + 1) * np.cos(a))).min()) * (1 + 1e-12)

@@ -72,17 +72,27 @@ class ArbHead:
         for row, (b, c) in enumerate(self.plain.terms.pairs[1:], start=1):
             inner = sum((below[i] * quotient[j] for i, j in zip(b.tolist(), c.tolist(), strict=True)), arb(0))
             quotient.append((above[row] - inner) / below[0])
-        spread = _largest(s)
-        order = self.plain.terms.order
-        # Near pi/2 the best angle of the remainder; any angle in (0, pi/2) is valid.
-        angle = arb(1.56) if order > 30 else arb(math.atan(order + 1.0) * 0.985)
-        factor = 1 / (angle ** (order + 1) * angle.cos())
-        remainder = self.half_range * factor * spread ** (order + 1)
+        remainder = self._remainder(p, s, below, quotient)
         full = [arb(0)] * self.plain.size
         for row, value in zip(self.plain.rows.tolist(), quotient, strict=True):
             full[row] = value
         full[0] += self.middle
         return full, remainder
+
+    def _remainder(self, p: list[arb], s: list[arb], below: list[arb], quotient: list[arb]) -> arb:
+        """What the quotient leaves out on the box."""
+        order = self.plain.terms.order
+        tail = [x * t ** (order + 1) * t.exp() / math.factorial(order + 1) for x, t in zip(p, s, strict=True)]
+        degrees = self.plain.terms.table.sum(1).tolist()
+        norms_below, norms = [arb(0)] * (order + 1), [arb(0)] * (order + 1)
+        for g, x, y in zip(degrees, below, quotient, strict=True):
+            norms_below[g] += abs(x)
+            norms[g] += abs(y)
+        beyond = sum((abs(v - quotient[0]) * t for v, t in zip(self.values, tail, strict=True)), arb(0))
+        beyond += sum(tail, arb(0)) * sum(norms[1:], arb(0))
+        for degree in range(1, order + 1):
+            beyond += norms[degree] * sum(norms_below[order + 1 - degree :], arb(0))
+        return beyond / sum((x * (-t).exp() for x, t in zip(p, s, strict=True)), arb(0))
 
 
 def arb_bounds(

@@ -6,7 +6,7 @@ A batch of series is an array (terms, boxes): one row per exponent, exponents in
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 
@@ -35,6 +35,11 @@ class Exponents:
         for row, (parent, variable) in enumerate(self.parents, start=1):
             np.multiply(out[parent], x[variable], out=out[row])
         return out
+
+    def by_degree(self, series: np.ndarray) -> np.ndarray:
+        """(order + 1, boxes) sums of absolute coefficients of each degree."""
+        ends = np.searchsorted(self.table.sum(1), np.arange(self.order + 2))
+        return np.stack([np.abs(series[a:b]).sum(0) for a, b in pairwise(ends)])
 
     def divide(self, numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
         """The truncated quotient; the constant term of the denominator is positive."""

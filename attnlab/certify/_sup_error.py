@@ -60,7 +60,7 @@ class Difference:
         ranges = [(sign, part.ranges(centre, half)) for sign, part in self.parts]
         low = np.sum([r.low if sign > 0 else -r.high for sign, r in ranges], axis=0)
         high = np.sum([r.high if sign > 0 else -r.low for sign, r in ranges], axis=0)
-        share = np.sum([r.share for _, r in ranges], axis=0)
+        share = np.max([r.share for _, r in ranges], axis=0)
         pad = 4 * UNIT * len(ranges) * (np.abs(low) + np.abs(high)) + TINY
         low, high = low - pad, high + pad
         spread = np.max([r.spread for _, r in ranges], axis=0)

@@ -17,9 +17,10 @@ from ..heads import Head
 from ._box import Box
 from ._function import Function, Target, flat_subject, largest_rows, worst_points
 
-FLOORS = {4: 1e-4, 5: 1e-3}  # absolute gap that is good enough, unless tol is smaller; else 1e-6
-ORDERS = {1: 14, 2: 12, 3: 8, 4: 8, 5: 6, 6: 3}
-BUDGETS = {1: 200_000, 2: 1_000_000, 3: 2_000_000, 4: 400_000, 5: 60_000}
+FLOORS = {4: 1e-5, 5: 1e-3}  # absolute gap that is good enough, unless tol is smaller; else 1e-6
+ORDERS = {1: 8, 2: 6, 3: 5, 4: 4, 5: 4, 6: 3}
+NEAR_EXACT_ORDERS = {1: 14, 2: 12, 3: 10, 4: 8, 5: 6}
+BUDGETS = {1: 200_000, 2: 1_000_000, 3: 2_000_000, 4: 400_000, 5: 200_000}
 NEAR_EXACT = 1e-3
 
 
@@ -64,8 +65,8 @@ def sup_error(
 
     Boxes are settled by an interval softmax and by Taylor polynomials of the difference with an
     analytic remainder, all rounded outward (``attnlab.certify``). The search stops once
-    ``hi - lo <= max(tol * lo, min(tol, 1e-6))`` (1e-4 in dimension 4), or at the budget: the interval is
-    then wider, and still proved. Seconds up to dimension 3, minutes in 4 (best effort), loose above.
+    ``hi - lo <= max(tol * lo, min(tol, 1e-6))`` (1e-5 in dimension 4, 1e-3 in 5), or at the budget: the
+    interval is then wider, and still proved. Seconds up to dimension 4, best effort in 5, loose above.
 
     Arguments:
         target: a ``Head`` or ``HeadSum``; a callable ``(d,) -> ()`` or ``(p,)`` gives only a sampled
@@ -103,7 +104,7 @@ def sup_error(
     subject = flat_subject(given.heads, "head_") | flat_subject(wanted.heads, "target_")
     subject["target_sizes"] = np.array([len(h[2]) for h in wanted.heads])
     subject["radius"] = np.full(box.dim, box.radius)
-    order = ORDERS.get(box.dim, 1) + (2 if box.dim in (3, 4) and estimate < NEAR_EXACT else 0)
+    order = (NEAR_EXACT_ORDERS if estimate < NEAR_EXACT else ORDERS).get(box.dim, ORDERS.get(box.dim, 1))
     low, high, best, boxes = _bracket(
         subject, order, point, float(tol), budget or BUDGETS.get(box.dim, 2_000)
     )

@@ -30,7 +30,7 @@ def random_head(rng, d):
     n = rng.integers(1, 6)
     return Atoms(
         rng.normal(size=(n, d)) * rng.choice([0.3, 1, 4]),
-        rng.normal(size=(n, 1)) * rng.choice([1, 30]),
+        rng.normal(size=(n, 1)) * rng.choice([1, 30, 1000]),
         rng.normal(size=n),
     )
 
@@ -120,8 +120,8 @@ def test_enclosures_contain_samples(seed):
     for c, r, a, b in zip(centre, half, low, high, strict=True):
         q = c + r * np.concatenate([corners, rng.uniform(-1, 1, (200, d))])
         v = value(head, q) - sum(value(t, q) for t in target)
-        assert a - 1e-12 <= v.min()
-        assert v.max() <= b + 1e-12
+        assert a - 1e-11 <= v.min()
+        assert v.max() <= b + 1e-11
 
 
 def test_arb_and_float_enclosures_agree(rng):
@@ -135,12 +135,12 @@ def test_arb_and_float_enclosures_agree(rng):
 
 @pytest.mark.parametrize("order", [2, 4, 8])
 def test_convergence_order(order):
-    """Halving a box divides the truncation error of degree n by 2^(n+1); rounding stays at 1e-13."""
+    """Halving a small box divides the bound on truncation by 2^(n+1); rounding stays at 1e-13."""
     head = Atoms(np.array([[0.0], [1.0], [2.5]]), np.array([[0.0], [3.0], [1.0]]), np.zeros(3))
     part = HeadSeries(head.keys, head.values[:, 0], head.logs, order)
     centre = np.full((3, 1), 0.3)
-    poly = part.polynomial(centre, np.array([[0.4], [0.2], [0.0]]))
-    assert poly.remainder[0] / poly.remainder[1] == pytest.approx(2.0 ** (order + 1), rel=1e-9)
+    poly = part.polynomial(centre, np.array([[0.02], [0.01], [0.0]]))
+    assert poly.remainder[0] / poly.remainder[1] == pytest.approx(2.0 ** (order + 1), rel=0.1)
     assert poly.error[2] < 1e-13
 
 
@@ -153,6 +153,18 @@ def test_remainder_is_sharp_for_the_logistic_function():
     powers = q[:, None] ** exponents(1, order).table[:, 0]
     error = np.abs(powers @ poly.coefficients[:, 0] - 1 / (1 + np.exp(-q))).max()
     assert error <= poly.error[0] <= 300 * error
+
+
+def test_remainder_does_not_see_the_size_of_values():
+    """Two atoms with close keys and large values make a linear function: 1,000 times the values, 1,000
+    times closer keys, the same head, and hardly a larger bound."""
+    bounds = []
+    for size in (10.0, 10_000.0):
+        part = HeadSeries(
+            np.array([[0.0], [1.0], [1 + 1 / size]]), np.array([0.0, -size, size]), np.zeros(3), 8
+        )
+        bounds.append(part.polynomial(np.zeros((1, 1)), np.full((1, 1), 0.5)).remainder[0])
+    assert bounds[1] < 2 * bounds[0]
 
 
 @given(seeds)
