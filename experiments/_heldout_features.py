@@ -30,7 +30,7 @@ def latent_interval(lower: int, upper: int, n: int) -> tuple[float, float]:
     return low, high
 
 
-def rank_of(value: float | np.ndarray, n: int) -> np.ndarray:
+def rank_of(value: float | np.ndarray, n: int | np.ndarray) -> np.ndarray:
     """The inverse of ``latent``."""
     return n / (1 + np.exp(-np.asarray(value)))
 
@@ -66,8 +66,8 @@ def head_features(head: CapturedHead, betas: Sequence[float], eps: Sequence[floa
     # Kappa and the residual scale with beta, so every temperature has its own from the same numbers.
     kappas = {r: factor_radius(*parts[r], tol=1e-2).upper for r in {*BOUND_RANKS, rank} if r <= rank}
     kappas |= {r: kappas[rank] for r in BOUND_RANKS if r > rank}
-    residuals = np.array([residual(interaction - x @ y.T) for x, y in parts])
-    residuals[rank:] = 0.0
+    residuals = np.zeros(max(len(parts), 1 + max(BOUND_RANKS)))
+    residuals[:rank] = [residual(interaction - x @ y.T) for x, y in parts[:rank]]
     native = _native(head)
     rows = []
     for beta in betas:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,19 @@ LIBRARIES = (
 
 @dataclass(frozen=True)
 class Run:
-    """The arguments of one run of an experiment script, and the clock that started with it."""
+    """The arguments of one run of an experiment script, and the clock that started with it.
+
+    ``more`` holds the arguments that a script adds to the common ones, ``facts`` what else belongs into
+    its provenance.
+    """
 
     name: str
     preset: str
     out: Path
     seed: int
     started: float
+    more: argparse.Namespace = field(default_factory=argparse.Namespace)
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def provenance(self) -> dict[str, Any]:
         """Arguments, commit, versions and device: enough to repeat the run."""
@@ -55,6 +61,7 @@ class Run:
             "experiment": self.name,
             "preset": self.preset,
             "seed": self.seed,
+            **self.facts,
             "commit": _commit(),
             "python": platform.python_version(),
             "versions": {lib: importlib.metadata.version(lib) for lib in LIBRARIES},
@@ -84,14 +91,21 @@ class Run:
         )
 
 
-def start(name: str, description: str, default: str = "small", argv: list[str] | None = None) -> Run:
-    """Parse ``--preset --out --seed``; results go to ``experiments/results/NAME`` by default."""
+def start(
+    name: str,
+    description: str,
+    default: str = "small",
+    argv: list[str] | None = None,
+    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+) -> Run:
+    """Parse ``--preset --out --seed`` and what ``add`` adds; results go to ``experiments/results/NAME``."""
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=description)
     parser.add_argument("--preset", choices=PRESETS, default=default)
     parser.add_argument("--out", type=Path, default=HERE / "results" / name)
     parser.add_argument("--seed", type=int, default=0)
+    add(parser)
     args = parser.parse_args(argv)
-    return Run(name, args.preset, args.out, args.seed, time.perf_counter())
+    return Run(name, args.preset, args.out, args.seed, time.perf_counter(), args)
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
