@@ -59,12 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def info(as_json: Json = False) -> None:
     """Versions, devices and precision: what a run on this machine will use."""
     import importlib.metadata
-    import os
     import platform
 
-    import jax
-
     import attnlab
+
+    from ._devices import describe, use_every_core
+
+    use_every_core()
 
     packages = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "python-flint", "highspy", "pyarrow")
     extras = ("transformers", "torch", "ray", "cvxpy")
@@ -73,10 +74,8 @@ def info(as_json: Json = False) -> None:
         "python": platform.python_version(),
         "packages": {name: _version(importlib.metadata, name) for name in packages},
         "optional": {name: _version(importlib.metadata, name) for name in extras},
-        "devices": [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()],
         "cpu_count": os.cpu_count(),
-        "jax_enable_x64": bool(jax.config.read("jax_enable_x64")),
-        "command_line_precision": "float64 search and certificates",
+        **describe(),
     }
     if as_json:
         print(json.dumps(facts))
@@ -114,7 +113,12 @@ def bracket(
 
     import jax
 
+    from ._devices import fallback, use_every_core
+
+    use_every_core()
     jax.config.update("jax_enable_x64", True)  # an application may choose; the library never does
+    if (said := fallback()) is not None:
+        progress.print(f"attnlab: {said}", style="yellow", markup=False, soft_wrap=True)
     from .rank import Logits, focused_profile
     from .rank._report import write_report
 
@@ -153,7 +157,8 @@ def bracket(
         )
     terminal.print(table)
     terminal.print(
-        f"{profile.cost['seconds']:.1f} s, {profile.cost['lane_steps']:,.0f} lane steps"
+        f"{profile.cost['seconds']:.1f} s, {profile.cost['compile_seconds']:.1f} s of it compiling, "
+        f"{profile.cost['lane_steps']:,.0f} lane steps"
         + (f"; certificates, figure and bracket.json in {out}" if out else "")
     )
 

@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,8 @@ import matplotlib.pyplot as plt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
+
+from attnlab._clock import Clock
 
 HERE = Path(__file__).parent
 PRESETS = ("smoke", "small", "paper")
@@ -49,7 +50,7 @@ class Run:
     preset: str
     out: Path
     seed: int
-    started: float
+    clock: Clock
     more: argparse.Namespace = field(default_factory=argparse.Namespace)
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -67,7 +68,8 @@ class Run:
             "versions": {lib: importlib.metadata.version(lib) for lib in LIBRARIES},
             "device": f"{jax.devices()[0].platform}: {jax.devices()[0].device_kind}",
             "cpu_count": os.cpu_count(),
-            "seconds": round(time.perf_counter() - self.started, 2),
+            "seconds": round(self.clock.seconds, 2),
+            "compile_seconds": round(self.clock.compile_seconds, 2),
         }
 
     def save(self, rows: Sequence[dict[str, Any]], figure: Figure, report: str) -> None:
@@ -105,7 +107,7 @@ def start(
     parser.add_argument("--seed", type=int, default=0)
     add(parser)
     args = parser.parse_args(argv)
-    return Run(name, args.preset, args.out, args.seed, time.perf_counter(), args)
+    return Run(name, args.preset, args.out, args.seed, Clock(), args)
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

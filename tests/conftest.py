@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.devices()  # JAX starts with one CPU device, whatever commands under test would choose
 
 settings.register_profile(
     "attnlab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

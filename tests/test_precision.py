@@ -40,5 +40,6 @@ def test_concrete_is_none_while_traced():
 
 
 def test_import_flips_nothing():
-    code = "import jax, attnlab as al; al.Head; al.heads; assert not jax.config.jax_enable_x64"
+    code = "import jax, attnlab as al; al.Head; al.heads; c = jax.config; "
+    code += "assert not (c.jax_enable_x64 or c.jax_compilation_cache_dir or c.jax_num_cpu_devices > 0)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

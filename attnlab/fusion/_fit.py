@@ -1,7 +1,6 @@
 """Fitting one head of m atoms to a sum of heads, or to any function, on a box."""
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from .._clock import Clock
 from ..heads import Head
 from ._box import Box
 from ._fit_search import LaneCode, search
@@ -36,7 +36,8 @@ class Fit(eqx.Module):
         lane_errors: (starts,) error of every start at the search points, ``nan`` where it diverged.
         lane_codes: (starts,) ``LaneCode`` of every start.
         polished: errors of the lanes that were polished, best first.
-        seconds: time of the whole call that made this fit.
+        seconds: time of the whole call that made this fit, up to this fit.
+        compile_seconds: how many of them went to compilation.
     """
 
     head: Head
@@ -46,6 +47,7 @@ class Fit(eqx.Module):
     lane_codes: np.ndarray
     polished: tuple[float, ...]
     seconds: float
+    compile_seconds: float
 
     @property
     def diverged(self) -> int:
@@ -117,7 +119,7 @@ def fit_many(
     >>> [f.num_atoms for f in fit_many(sigmoid_sum(1), [1, 2], Box(4, 1), key=0, starts=8)]
     [1, 2]
     """
-    begin = time.perf_counter()
+    clock = Clock()
     counts = [check_count("num_atoms", m) for m in counts]
     if not counts:
         raise ValueError("counts is empty; give at least one number of atoms.")
@@ -150,7 +152,7 @@ def fit_many(
             raise ValueError("Every start diverged; check the target's size on the box, or scale it.")
         head, reached = _as_head(*_flattened(*done[0], fine), function, fine)
         ends = tuple(e for _, e in done)
-        fits.append(Fit(head, reached, m, error, code, ends, time.perf_counter() - begin))
+        fits.append(Fit(head, reached, m, error, code, ends, clock.seconds, clock.compile_seconds))
     return fits
 
 

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from ..certify import Certificate
 from ._effort import effort_named
 from ._explorer import Explorer, seed_of
+from ._factored import FactoredAttention
+from ._streamed import Streamed, at_ranks, choose
 from ._target import Logits, target
 
 WIDE = 1.25  # ranks whose ends differ by more than this factor get a second round of starts
@@ -21,7 +23,8 @@ class RankBracket(eqx.Module):
         eps: the tolerance (largest row l1 error).
         lower_certificate: proves that no smaller rank will do; ``None`` when lower is 0.
         upper_certificate: factors of rank ``upper`` within eps.
-        cost: seconds, lane steps, peak memory in MB; of the whole search this bracket came from.
+        cost: of the whole search this bracket came from: seconds, the compile_seconds among them,
+            compilations, lane steps, peak memory in MB.
     """
 
     eps: float
@@ -49,7 +52,7 @@ class ErrorProfile(eqx.Module):
         lower, upper: (p,) bounds on a_{k+1}, non-increasing.
         lower_certificates, upper_certificates: the certificate behind each bound. A certificate may be
             for a higher rank (lower) or a smaller rank (upper) than the entry it serves.
-        cost: seconds, lane steps, peak memory in MB.
+        cost: seconds, the compile_seconds among them, compilations, lane steps, peak memory in MB.
     """
 
     ranks: np.ndarray
@@ -83,12 +86,13 @@ class ErrorProfile(eqx.Module):
 
 
 def error_profile(
-    A: ArrayLike | Logits,
+    A: ArrayLike | Logits | FactoredAttention,
     ranks: ArrayLike | None = None,
     *,
     key: Any = None,
     effort: str = "normal",
     precision: str | None = None,
+    memory_limit: float | None = None,
 ) -> ErrorProfile:
     """Certified lower and upper bounds on the error of the best rank-k approximation, for many k.
 
@@ -98,21 +102,28 @@ def error_profile(
     are always float64 on the host, whatever the precision of the search.
 
     Arguments:
-        A: (m, N) row-stochastic matrix, or ``Logits``.
+        A: (m, N) row-stochastic matrix, ``Logits``, or ``FactoredAttention``.
         ranks: the k wanted, in 0 .. min(m, N); default 1, 2, 3, 4, 6, 8, 12, ... Rank 0 and full
             rank are always added: they cost nothing.
         key: PRNG key (or int) of the random starts.
         effort: "fast", "normal" or "thorough".
         precision: of the search, "float32" (default) or "float64".
+        memory_limit: bytes the search may take, see ``bracket``.
 
     Raises:
-        ValueError: invalid A, ranks, effort or precision; float64 while it is off in JAX.
+        ValueError: invalid A, ranks, effort or precision; float64 while it is off in JAX; a memory limit
+            too small for any path.
 
     >>> profile = error_profile(np.eye(3), effort="fast")
     >>> profile.bracket(0.5)
     RankBracket(r_0.5 = 3, certified)
     """
-    explorer = Explorer(target(A), effort_named(effort), seed_of(key), precision=precision)
+    spent = effort_named(effort)
+    A, chosen = choose(A, memory_limit)
+    if isinstance(A, FactoredAttention):
+        wanted = _check_ranks(ranks, min(A.shape))
+        return profile_of(at_ranks(A, chosen, wanted, effort, seed_of(key), precision), wanted)
+    explorer = Explorer(target(A), spent, seed_of(key), precision=precision)
     wanted = _check_ranks(ranks, min(explorer.target.full.shape))
     inner = [k for k in wanted if 0 < k < explorer.full_rank]
     explorer.construct(wanted)
@@ -128,7 +139,7 @@ def error_profile(
     return profile_of(explorer, wanted)
 
 
-def profile_of(explorer: Explorer, ranks: list[int]) -> ErrorProfile:
+def profile_of(explorer: Explorer | Streamed, ranks: list[int]) -> ErrorProfile:
     """The monotone profile that the explorer's certificates prove."""
     lowers, uppers = [], []
     for k in ranks:
