@@ -9,6 +9,7 @@ import signal
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -56,17 +57,38 @@ def test_cells_hold_what_was_asked_for(original):
         assert row["problem"] is None
 
 
-def test_pandas_polars_and_duckdb_read_one_dataset(original):
+def pandas_reads(pandas, cells):
+    frame = pandas.read_parquet(cells)
+    return len(frame), frame["upper"].sum()
+
+
+def polars_reads(polars, cells):
+    frame = polars.read_parquet(cells / "*.parquet")
+    return len(frame), frame["upper"].sum()
+
+
+def duckdb_reads(duckdb, cells):
+    return duckdb.sql(f"select count(*), sum(upper) from '{cells}/*.parquet'").fetchall()[0]
+
+
+def pyarrow_reads(_, cells):
+    table = pa.dataset.dataset(cells).to_table()
+    return len(table), sum(table["upper"].to_pylist())
+
+
+READERS = {
+    "pyarrow.dataset": pyarrow_reads,
+    "pandas": pandas_reads,
+    "polars": polars_reads,
+    "duckdb": duckdb_reads,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_folder_is_one_dataset(name, original):
+    reader = pytest.importorskip(name, reason=f"{name} is not installed: other readers are tested")
     expected = sum(read_cells(original)["upper"].to_pylist())
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(original / "cells")
-    assert (len(frame), frame["upper"].sum()) == (12, expected)
-    polars = pytest.importorskip("polars")
-    scan = polars.read_parquet(original / "cells" / "*.parquet")
-    assert (len(scan), scan["upper"].sum()) == (12, expected)
-    duckdb = pytest.importorskip("duckdb")
-    query = f"select count(*), sum(upper) from '{original}/cells/*.parquet'"
-    assert duckdb.sql(query).fetchall() == [(12, expected)]
+    assert READERS[name](reader, original / "cells") == (12, expected)
 
 
 def test_certificates_are_verified_from_the_disk(original):
