@@ -25,7 +25,7 @@ from ._balls import EXP_ULPS, INFLATE, TINY, UNIT, ArbBalls, Balls, FloatBalls, 
 from ._errors import InvalidWitness
 
 NAMES = {"q", "k", "beta", "log_weights"}
-BLOCK = 2**23  # entries of the matrix held at a time by each worker
+BLOCK = 2**22  # entries of the matrix held at a time by each worker
 ARB_BLOCK = 2**14
 WORKERS = 2  # blocks in flight: one thread's exponentials beside the other's products
 LARGEST_FORMED = 2**24  # entries of a matrix that a checker may hold in full
@@ -87,7 +87,7 @@ class Factored:
         q = self.q[select]
         z = (self.beta * q) @ self.k.T
         z += self.log_weights
-        seen = self._seen(select)
+        seen = self.seen(select)
         if seen is not None:
             np.copyto(z, -np.inf, where=~seen)
         top = z.max(1, keepdims=True)
@@ -96,12 +96,12 @@ class Factored:
         z -= top
         np.exp(z, out=z)
         z /= z.sum(1, keepdims=True)
-        return Rows(z, self._relative(q))
+        return Rows(z, self.relative(q))
 
     def rows_arb(self, select: np.ndarray | slice) -> list[list[flint.arb]]:
         """Some rows in Arb."""
         keys = [[flint.arb(float(x)) for x in key] for key in self.k]
-        beta, seen = flint.arb(self.beta), self._seen(select)
+        beta, seen = flint.arb(self.beta), self.seen(select)
         answer = []
         for i, query in enumerate(self.q[select]):
             point = [beta * float(x) for x in query]
@@ -162,10 +162,14 @@ class Factored:
         middle, spread = np.concatenate(mid), np.concatenate(relative) + gamma(len(labels))
         return FloatBalls(middle, middle * spread[:, None] * (1 + 1e-6) + len(labels) * TINY)
 
-    def _relative(self, q: np.ndarray) -> np.ndarray:
+    def relative(self, q: np.ndarray) -> np.ndarray:
+        """(rows,) bounds on the relative error of computed probabilities for these queries."""
         d, n = self.k.shape[1], len(self.k)
         finite = np.abs(self.log_weights[self.log_weights > -np.inf]).max(initial=0.0)
-        largest = (abs(self.beta) * (np.abs(q) @ np.abs(self.k).max(0)) + finite) * INFLATE
+        with np.errstate(over="ignore"):
+            largest = (abs(self.beta) * (np.abs(q) @ np.abs(self.k).max(0)) + finite) * INFLATE
+        if not largest.max() < 1e12:
+            raise InvalidWitness("The logits are too large for a float64 enclosure: scale q, k or beta.")
         raw = np.expm1((gamma(d + 3) + 4 * UNIT) * largest + d * TINY) * 1.01 + 2 * EXP_ULPS * UNIT
         relative = (2 * raw + gamma(n + 4)) * 1.5
         if not relative.max() < 0.25:
@@ -174,7 +178,8 @@ class Factored:
             )
         return relative
 
-    def _seen(self, select: np.ndarray | slice) -> np.ndarray | None:
+    def seen(self, select: np.ndarray | slice) -> np.ndarray | None:
+        """(rows, N) booleans, or None where nothing is masked."""
         if self.mask is None:
             return None
         m, n = self.shape

@@ -59,11 +59,12 @@ def check_lower(claim: Mapping[str, Any], witness: Named, subject: Named, arb: b
     """
     rank, error = claimed(claim)
     with arb_precision():
-        if is_factored(subject):
-            a = lower_subject(read_factored(subject), witness, arb)
-        else:
+        if not is_factored(subject):
             a = matrix_of(subject, arb)
-        bound = 1.0 if rank == 0 else _bernstein(a, rank, witness, arb)
+            bound = 1.0 if rank == 0 else _bernstein(a, rank, witness, arb)
+        else:
+            a = read_factored(subject)
+            bound = 1.0 if rank == 0 else _bernstein(lower_subject(a, witness, arb), rank, witness, arb)
     return lower_verdict(rank, error, bound)
 
 

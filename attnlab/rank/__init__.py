@@ -8,6 +8,7 @@ from ._constructions import cross as cross
 from ._constructions import row_cover as row_cover
 from ._constructions import svd_bracket as svd_bracket
 from ._constructions import truncated_svd as truncated_svd
+from ._factored import FactoredAttention as FactoredAttention
 from ._profile import ErrorProfile as ErrorProfile
 from ._profile import RankBracket as RankBracket
 from ._profile import error_profile as error_profile
@@ -17,6 +18,7 @@ from ._target import Logits as Logits
 
 __all__ = [
     "ErrorProfile",
+    "FactoredAttention",
     "Logits",
     "RankBracket",
     "attention",

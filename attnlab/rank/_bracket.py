@@ -8,62 +8,73 @@ from numpy.typing import ArrayLike
 
 from ._effort import effort_named
 from ._explorer import Explorer, seed_of
+from ._factored import FactoredAttention
 from ._profile import ErrorProfile, RankBracket, check_eps, profile_of
+from ._streamed import choose, focused
 from ._target import Logits, target
 
 COARSE_LANES = 24  # lanes of a round that locates the upper ends
 
 
 def bracket(
-    A: ArrayLike | Logits,
+    A: ArrayLike | Logits | FactoredAttention,
     eps: float,
     *,
     key: Any = None,
     effort: str = "normal",
     precision: str | None = None,
+    memory_limit: float | None = None,
 ) -> RankBracket:
     """Certified bracket on r_eps(A), the least rank within eps of A in every row (l1).
 
     Arguments:
-        A: (m, N) row-stochastic matrix, or ``Logits``.
+        A: (m, N) row-stochastic matrix, ``Logits``, or ``FactoredAttention``.
         eps: tolerance, 0 < eps < 2.
         key: PRNG key (or int) of the random starts.
         effort: "fast", "normal" or "thorough".
         precision: of the search, "float32" (default) or "float64"; certificates are always float64.
 
+        memory_limit: bytes the search may take. Factored attention is searched as a matrix if it is
+            small and that fits, else in blocks of rows, with memory proportional to (m + N) times the rank.
+
     Raises:
-        ValueError: invalid A, eps, effort or precision; float64 while it is off in JAX.
+        ValueError: invalid A, eps, effort or precision; float64 while it is off in JAX; a memory limit
+            too small for any path; logits too large for a streamed search in float32.
 
     >>> bracket(np.eye(8), 0.99, effort="fast")
     RankBracket(r_0.99 = 8, certified)
     """
-    return brackets(A, [eps], key=key, effort=effort, precision=precision)[0]
+    options: Any = {"key": key, "effort": effort, "precision": precision, "memory_limit": memory_limit}
+    return brackets(A, [eps], **options)[0]
 
 
 def brackets(
-    A: ArrayLike | Logits,
+    A: ArrayLike | Logits | FactoredAttention,
     eps: Sequence[float],
     *,
     key: Any = None,
     effort: str = "normal",
     precision: str | None = None,
+    memory_limit: float | None = None,
 ) -> list[RankBracket]:
     """``bracket`` for several tolerances at once, sharing the search.
 
     >>> [b.upper for b in brackets(np.ones((4, 4)) / 4, [0.1, 1.5], effort="fast")]
     [1, 0]
     """
-    profile = focused_profile(A, eps, key=key, effort=effort, precision=precision)
+    options: Any = {"key": key, "effort": effort, "precision": precision, "memory_limit": memory_limit}
+    profile = focused_profile(A, eps, **options)
     return [profile.bracket(e) for e in eps]
 
 
 def focused_profile(
-    A: ArrayLike | Logits,
+    A: ArrayLike | Logits | FactoredAttention,
     eps: Sequence[float],
     *,
     key: Any = None,
     effort: str = "normal",
     precision: str | None = None,
+    memory_limit: float | None = None,
     report: Callable[[str], None] | None = None,
 ) -> ErrorProfile:
     """An error profile whose search is spent on the ranks where it crosses the tolerances.
@@ -72,7 +83,7 @@ def focused_profile(
     for each of these tolerances, and valid for any other.
 
     Arguments:
-        A, key, effort, precision: as in ``bracket``.
+        A, key, effort, precision, memory_limit: as in ``bracket``.
         eps: tolerances, each 0 < eps < 2.
         report: called with a line on what is being searched, for progress displays.
 
@@ -85,7 +96,12 @@ def focused_profile(
     wanted = [check_eps(e) for e in eps]
     if not wanted:
         raise ValueError("eps is empty: give at least one tolerance.")
-    explorer = Explorer(target(A), effort_named(effort), seed_of(key), report, precision)
+    spent = effort_named(effort)
+    A, chosen = choose(A, memory_limit)
+    if isinstance(A, FactoredAttention):
+        search = focused(A, chosen, wanted, effort, seed_of(key), precision, report)
+        return profile_of(search, sorted({0, search.whole, *search.lower, *search.upper}))
+    explorer = Explorer(target(A), spent, seed_of(key), report, precision)
     inner = [e for e in wanted if e < 1]
     if explorer.line is not None:
         for e in inner:
