@@ -128,7 +128,10 @@ def _write_numbers(axis: Any, values: np.ndarray, top: float, dark_low: bool) ->
         if np.isnan(value):
             continue
         dark = (value < 0.55 * top) == dark_low
-        axis.text(j, i, f"{value:g}", ha="center", va="center", fontsize=6, color="w" if dark else "k")
+        number = axis.text(
+            j, i, f"{value:g}", ha="center", va="center", fontsize=6, color="w" if dark else "k"
+        )
+        number.set_in_layout(False)  # they stay inside; measuring hundreds of them is slow
 
 
 def _ticks(axis: Any, layers: Sequence[int], heads: Sequence[int]) -> None:

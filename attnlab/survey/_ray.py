@@ -85,7 +85,10 @@ def _run(ray: Any, matrices: Sequence[Matrix], num_gpus: float) -> Iterator[Solv
         matrix = running.pop(done[0])
         try:
             yield ray.get(done[0])
-        except ray.exceptions.WorkerCrashedError:
+        except ray.exceptions.RayTaskError:
+            raise  # an error of the solver, not of the cluster
+        except ray.exceptions.RayError as error:
             raise ChildProcessError(
-                f"{matrix} lost its worker {RETRIES + 1} times; it may need more memory than there is."
+                f"{matrix} lost its worker {RETRIES + 1} times ({type(error).__name__}); it may need more "
+                "memory than there is. What is finished is stored: continue with --resume."
             ) from None

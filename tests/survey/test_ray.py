@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,37 @@ def test_bad_input_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "require", lambda *_: Missing)
     with pytest.raises(ValueError, match="no Ray cluster could be reached or started at nowhere:1"):
         run(matrices, tmp_path / "a", SETTINGS, engine="ray", address="nowhere:1")
+
+
+def test_a_matrix_that_kills_every_worker_is_named_and_the_rest_is_kept(tmp_path, monkeypatch):
+    matrices = plan(line_heads(3), [1.0], SETTINGS)
+    monkeypatch.setattr(engine, "require", lambda *_: Deadly)
+    with pytest.raises(
+        ChildProcessError, match=r"lines 1.0, .* lost its worker 6 times \(WorkerCrashedError\)"
+    ):
+        run(matrices, tmp_path / "s", SETTINGS, engine="ray")
+    monkeypatch.undo()
+    assert run(matrices, tmp_path / "s", SETTINGS, resume=True).computed == 2
+
+
+class Deadly:
+    """A Ray whose third task never survives."""
+
+    exceptions = ray.exceptions
+    is_initialized = staticmethod(lambda: True)
+    cluster_resources = staticmethod(lambda: {"CPU": 1})
+    wait = staticmethod(lambda running, num_returns: (running[:1], running[1:]))
+
+    @staticmethod
+    def remote(**_):
+        """The decorator; its result has ``remote`` too, which hands out the matrix as the reference."""
+        return lambda function: SimpleNamespace(remote=lambda matrix: matrix)
+
+    @staticmethod
+    def get(matrix):
+        if matrix.layer == 1:
+            raise ray.exceptions.WorkerCrashedError
+        return engine.solve(matrix)
 
 
 class Missing:
