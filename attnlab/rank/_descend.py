@@ -23,7 +23,7 @@ class LaneCode(IntEnum):
 
     IMPROVED = 0  # ended with a better value than its start
     STALLED = 1  # finite throughout, but never better than the start
-    DIVERGED = 2  # met a non-finite value; restarted from its best iterate
+    DIVERGED = 2  # met a non-finite value; went on from its best iterate with half the step size
 
 
 class Smoothing(eqx.Module):
@@ -112,7 +112,7 @@ def _lane(problem, matrix, lane, steps):
     gradient = jax.value_and_grad(problem.evaluate, has_aux=True)
 
     def body(i, carry):
-        params, state, memory, best, diverged = carry
+        params, state, memory, best, falls = carry
         progress = jnp.asarray(i, dtype) / jnp.asarray(steps, dtype)
         smoothing = Smoothing(width=10.0 ** (-0.5 - 3 * progress), heat=10.0 ** (-1 - 2 * progress))
         (smooth, (exact, trusted, state)), grads = gradient(params, state, matrix, mask, smoothing)
@@ -122,19 +122,20 @@ def _lane(problem, matrix, lane, steps):
         updates, memory = adam.update(grads, memory)
         step = (
             lane.rate
+            * 0.5**falls
             * jnp.minimum(1.0, 2 * (1 - progress))
             * jnp.minimum(1.0, (jnp.asarray(i, dtype) + 1) / 50)
         )
         moved = jax.tree.map(lambda p, u, s: p - step * s * u, params, updates, lane.scales)
-        # A lane that met a non-finite number goes back to its best iterate with a fresh memory.
+        # A lane that met a non-finite number goes back to its best iterate, slower and with a fresh memory.
         back = lambda new, old: jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
         params, state = back((moved, state), best[1:])
-        return params, state, back(memory, adam.init(params)), best, diverged | ~finite
+        return params, state, back(memory, adam.init(params)), best, falls + ~finite
 
     nothing = jnp.asarray(jnp.inf, dtype)
-    carry = (params, state, adam.init(params), (nothing, params, state), jnp.asarray(False))
+    carry = (params, state, adam.init(params), (nothing, params, state), jnp.asarray(0, dtype))
     first = problem.evaluate(
         params, state, matrix, mask, Smoothing(jnp.asarray(0.1, dtype), jnp.asarray(0.1, dtype))
     )[1][0]
-    *_, best, diverged = jax.lax.fori_loop(0, steps, body, carry)
-    return best[1], best[0], first, diverged
+    *_, best, falls = jax.lax.fori_loop(0, steps, body, carry)
+    return best[1], best[0], first, falls > 0

@@ -13,7 +13,7 @@ from ._factored import FactoredAttention
 from ._streamed import Streamed, at_ranks, choose
 from ._target import Logits, target
 
-WIDE = 1.25  # ranks whose ends differ by more than this factor get a second round of starts
+WIDE = 1.1  # ranks whose ends differ by more than this factor get a second round of starts
 
 
 class RankBracket(eqx.Module):
