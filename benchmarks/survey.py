@@ -1,10 +1,11 @@
 """Speed of surveys on host devices and Ray workers, and a survey killed at random moments.
 
-Run: ``python benchmarks/survey.py [--matrices N] [--kills N] > benchmarks/results/survey.md``. Every row is
-a fresh process (devices are fixed when JAX starts) that surveys the same MiniLM heads twice, each time
-into an empty store: the first run compiles, the second is timed. Host devices share the processors of the
-machine, so more of them than processors only show what spreading costs. The kill test resumes a survey
-that is killed with SIGKILL at random moments and compares it, cell for cell, with one that ran through.
+Run: ``python benchmarks/survey.py [--only devices|workers|kill]``. Every row is a fresh process (devices are
+fixed when JAX starts) that surveys the same MiniLM heads twice, each time into an empty store: the first
+run compiles, the second is timed. Matrices are 32 x 32 (the first tokens), so that a row takes seconds.
+Host devices share the processors of the machine, so more of them than processors only show what spreading
+costs. The kill test resumes a survey that is killed with SIGKILL at random moments and compares it, cell
+for cell, with one that ran through.
 """
 
 import argparse
@@ -24,16 +25,21 @@ DATA = Path(__file__).parents[1] / "tests" / "data" / "minilm_heads.npz"
 DEVICES = (1, 2, 4, 8)
 WORKERS = (1, 2)
 EPS = (0.2, 0.5)
+SIZE = 32
 KILL_EPS = (0.1, 0.3)
 
 
 def matrices_of(count: int) -> tuple:
-    """The plan over the first heads of the test data."""
-    from attnlab.learned import load_file
+    """The plan over the first SIZE tokens of the first heads of the test data."""
+    from attnlab.learned import CapturedHead, load_file
     from attnlab.survey import Settings, plan
 
     settings = Settings(EPS)
-    return plan(list(load_file(DATA))[:count], [1.0], settings), settings
+    heads = [
+        CapturedHead(h.model, h.revision, h.layer, h.head, 0, h.logits[:SIZE, :SIZE])
+        for h in list(load_file(DATA))[:count]
+    ]
+    return plan(heads, [1.0], settings), settings
 
 
 def measure(engine: str, count: int, matrices: int) -> None:
@@ -67,27 +73,27 @@ def child(engine: str, count: int, matrices: int) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def speed(matrices: int, said: Console) -> None:
-    """The table of cells per second."""
+def speed(engine: str, counts: tuple[int, ...], matrices: int, said: Console) -> None:
+    """Cells per second on so many devices or workers."""
     print(
         "| engine | devices or workers | cells | seconds | cells/s | against 1 | bracket search | programs |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    ends, base = [], {}
-    for engine, count in [*(("local", d) for d in DEVICES), *(("ray", w) for w in WORKERS)]:
+    ends, base = [], 0.0
+    for count in counts:
         said.print(f"{engine} {count}")
         found = child(engine, count, matrices)
         rate = found["cells"] / found["seconds"]
-        base.setdefault(engine, rate)
+        base = base or rate
         share = found["solver_seconds"] / (found["seconds"] * found["processes"])
         print(
             f"| {engine} | {count} | {found['cells']} | {found['seconds']:.1f} | {rate:.2f} "
-            f"| {rate / base[engine]:.2f}x | {share:.1%} | {found['compiled']} |",
+            f"| {rate / base:.2f}x | {share:.1%} | {found['compiled']} |",
             flush=True,
         )
         ends.append(found["ends"])
     same = all(e == ends[0] for e in ends)
-    print(f"\nBrackets are {'the same' if same else 'NOT the same'} in all rows.")
+    print(f"\nBrackets are {'the same' if same else 'NOT the same'} in all rows.\n")
 
 
 KILLED = """
@@ -139,7 +145,7 @@ def kill(times: int, said: Console) -> None:
         same = [read_cells(path).drop_columns(list(TIMING)) for path in (whole, out)]
         equal = same[0].equals(same[1])
     print(
-        f"\n## Killed and resumed\n\n{len(planned)} matrices of 8 x 8 at eps {KILL_EPS}, killed "
+        f"## Killed and resumed\n\n{len(planned)} matrices of 8 x 8 at eps {KILL_EPS}, killed "
         f"{len(stored) - 1} times; matrices stored after every kill: {', '.join(map(str, stored[1:]))}. "
         f"The last run computed {last.computed} of {last.cells} cells. The dataset "
         f"{'equals' if equal else 'DIFFERS FROM'} that of a run that was not killed, cell for cell."
@@ -148,18 +154,20 @@ def kill(times: int, said: Console) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--matrices", type=int, default=4)
+    parser.add_argument("--matrices", type=int, default=8)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--only", choices=("speed", "kill"))
+    parser.add_argument("--only", choices=("devices", "workers", "kill"))
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         measure(args.child[0], int(args.child[1]), args.matrices)
         return 0
     said = Console(stderr=True)
-    if args.only != "kill":
-        speed(args.matrices, said)
-    if args.only != "speed":
+    if args.only in (None, "devices"):
+        speed("local", DEVICES, args.matrices, said)
+    if args.only in (None, "workers"):
+        speed("ray", WORKERS, args.matrices, said)
+    if args.only in (None, "kill"):
         kill(args.kills, said)
     return 0
 
