@@ -12,6 +12,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 LEAST_SCALE = 0.02  # a few separable rows would otherwise be fitted with no error at all
+START_SCALE = 0.3
+CURVATURE = 1 / (3 * START_SCALE**2)  # of the logistic likelihood, per squared unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +67,19 @@ def fit(features: np.ndarray, low: np.ndarray, high: np.ndarray, penalty: float)
     spread = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, np.inf)
     x = (features - centre) / spread
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)], [0.0]])
+    # Principal components, each scaled by about the square root of its curvature: features are correlated,
+    # and quasi-Newton steps in their own coordinates would take thousands of iterations.
+    _, s, vt = np.linalg.svd(x, full_matrices=False)
+    basis = vt.T / np.sqrt(CURVATURE * s**2 + 2 * penalty)
+    x = x @ basis
     start = np.zeros(x.shape[1] + 2)
-    start[-2] = finite.mean()
+    start[-2:] = finite.mean(), np.log(START_SCALE)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        weights, offset = parameters[:-2], parameters[-2]
+        moved, offset = parameters[:-2], parameters[-2]
+        weights = basis @ moved
         scale = LEAST_SCALE + np.exp(parameters[-1])
-        mu = x @ weights + offset
+        mu = x @ moved + offset
         a, b = (low - mu) / scale, (high - mu) / scale
         both = 1 / np.expm1(b - a)  # 0 where one end is infinite
         da, db = -expit(a) - both, expit(-b) + both
@@ -79,13 +87,13 @@ def fit(features: np.ndarray, low: np.ndarray, high: np.ndarray, penalty: float)
         at_a, at_b = (np.where(np.isfinite(z), z * d, 0.0) for z, d in ((a, da), (b, db)))
         d_scale = (at_a + at_b).sum() / scale * np.exp(parameters[-1])
         value = -log_probability(a, b).sum() + penalty * weights @ weights
-        gradient = np.concatenate([d_mu @ x + 2 * penalty * weights, [d_mu.sum(), d_scale]])
+        gradient = np.concatenate([d_mu @ x + 2 * penalty * weights @ basis, [d_mu.sum(), d_scale]])
         return value, gradient
 
     with np.errstate(invalid="ignore", over="ignore"):
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000})
     scale = LEAST_SCALE + np.exp(found.x[-1])
-    return Fit(centre, spread, found.x[:-2], found.x[-2], float(scale), penalty)
+    return Fit(centre, spread, basis @ found.x[:-2], found.x[-2], float(scale), penalty)
 
 
 def fit_chosen(

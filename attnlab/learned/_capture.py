@@ -66,7 +66,7 @@ def capture(
     from ._hooks import install, record
 
     folder = Path(model).is_dir()
-    label = "/".join(Path(model).resolve().parts[-2:]) if folder else str(model)
+    label = "/".join(Path(model).resolve().parts[1:][-2:]) if folder else str(model)
     with _quiet(transformers):
         network, revision = _load(transformers, torch, model, label, folder)
         network = network.to(getattr(torch, dtype)).eval()
