@@ -63,7 +63,11 @@ def attention(
     if known is not None:
         empty = (known == -jnp.inf).all(1)
         if jnp.isnan(known).any() or (known == jnp.inf).any():
-            raise ValueError("beta * q k' + log_weights has NaN or +inf entries: rescale q, k or beta.")
+            wider = ", or pass float64" if dtype == jnp.float32 else ""
+            raise ValueError(
+                "beta * q k' + log_weights has NaN or +inf entries (q and k too large for "
+                f"{dtype} logits, or bad beta): rescale q, k or beta{wider}."
+            )
         if empty.any():
             raise ValueError(f"row {int(empty.argmax())} has no key left: unmask one or give it weight.")
     return jax.nn.softmax(logits, axis=1)
