@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnlab import HeadSum, sigmoid_sum
+from attnlab.fusion import _distill
 from attnlab.fusion._distill import distill, select_atoms
 from attnlab.fusion._function import head_arrays, head_values
 
@@ -32,6 +33,15 @@ def test_fit_beats_a_subset_where_fewer_atoms_than_the_product_are_allowed(rng):
     q = rng.uniform(-2, 2, (400, 3))
     fitted = distill(sigmoid_sum(3), [4], q, key=0, starts=4, steps=600)
     assert fitted.errors[0] < select_atoms(sigmoid_sum(3), [4], q).errors[0]
+
+
+def test_steps_rate_starts_and_smaller_counts_do_not_recompile(rng, monkeypatch):
+    traces = []
+    lane = _distill._adam
+    monkeypatch.setattr(_distill, "_adam", lambda *a: traces.append(1) or lane(*a))
+    for counts, starts, steps in (([1, 3], 2, 2), ([2, 3], 5, 3)):
+        distill(sigmoid_sum(2), counts, rng.normal(size=(21, 2)), key=0, starts=starts, steps=steps)
+    assert len(traces) == 1
 
 
 @pytest.mark.parametrize(
