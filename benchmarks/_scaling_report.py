@@ -108,9 +108,11 @@ def lanes(rows: Sequence[Row]) -> str:
                           f"{seconds / alone:.1f}"])  # fmt: skip
     header = ["series", "lanes", "run (s)", "lanes per second", "over the call with 1 lane",
               "over a program of 1 lane"]  # fmt: skip
-    n = next(r["n"] for r in rows if r["section"] == "lanes")
-    return f"n = {n}. A call with one lane is padded to a chunk; a program of one lane is not.\n\n" + (
-        markdown_table(header, table)
+    first = next(r for r in rows if r["section"] == "lanes")
+    return (
+        f"n = {first['n']}, rank {first['rank']}, {first['steps']} steps, {first['devices']} device(s). A "
+        "call with one lane is padded to a chunk on one device; a program of one lane is not padded.\n\n"
+        f"{markdown_table(header, table)}"
     )
 
 

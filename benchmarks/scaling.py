@@ -95,15 +95,16 @@ def points(preset: str, accelerator: bool, here: int) -> list[Point]:
     found.append(("rank", "ranks", {"n": n, "values": values, "lanes": 4, "steps": 50}, {}))
     n, values, steps = size["lanes"]
     shape = {"n": n, "rank": n // 4, "steps": steps}
+    # On a CPU every core is a device, as on the command line.
+    cores = {} if accelerator else as_devices(os.cpu_count() or 1)
     found += [
-        ("lanes", "lanes", {**shape, "values": values, "precision": precision}, {})
+        ("lanes", "lanes", {**shape, "values": values, "precision": precision}, cores)
         for precision in ("float32", "float64")
     ]
     for count in size["devices"]:
-        if accelerator and count > here:
-            continue
-        flags = {} if accelerator else {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
-        found.append(("devices", "devices", {"count": count, "lanes": 64, **shape}, flags))
+        if not accelerator or count <= here:
+            flags = {} if accelerator else as_devices(count)
+            found.append(("devices", "devices", {"count": count, "lanes": 64, **shape}, flags))
     fits, radii = size["dimensions"]
     found.append(("d", "dimensions", {"fits": fits, "radii": radii}, {}))
     heads, values, effort = size["precision"]
@@ -113,6 +114,11 @@ def points(preset: str, accelerator: bool, here: int) -> list[Point]:
     arguments = {"limit": limit, "rank": rank, "dims": dims, "fit_starts": starts}
     found.append(("peers", "peers", arguments, {}))
     return found
+
+
+def as_devices(count: int) -> dict[str, str]:
+    """The environment in which JAX sees this many CPU devices."""
+    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
 
 
 def measure(point: Point, preset: str, limit: float) -> list[dict[str, Any]]:
