@@ -164,14 +164,16 @@ def sweep(
     now: Iterate,
     peak: jax.Array,
     heat: jax.Array,
+    width: jax.Array,
     metric: jax.Array,
     step: jax.Array,
     momentum: jax.Array,
 ) -> tuple[jax.Array, Iterate, jax.Array, jax.Array]:
     """One pass of the l1 descent: errors, the moved U, and what the step of W needs.
 
-    Every |e| of row i is majorised by (e^2 / mu_i + mu_i) / 2 at mu_i = its mean |e|, so that
-    the step of U_i is mu_i S_i W' (W W')^-1 with S = e / sqrt(e^2 + mu^2).
+    Every |e| of row i is rounded to sqrt(e^2 + mu_i^2), mu_i = ``width`` times its mean |e|, and that is
+    majorised by a parabola of curvature 1 / mu_i: the step of U_i is mu_i S_i W' (W W')^-1 with
+    S = e / sqrt(e^2 + mu^2).
 
     Arguments:
         peak, heat: a row of error e has weight exp((e / peak - 1) / heat) in the step of W.
@@ -186,7 +188,7 @@ def sweep(
         e = _softmax(q, seen, data.k, data.offset) - _product(u, now.right)
         error = jnp.abs(e).sum(1)
         p = real * jnp.exp(jnp.minimum((error / peak - 1) / heat, 40.0))
-        mu = jnp.maximum(error / e.shape[1], jnp.finfo(e.dtype).tiny ** 0.25)[:, None]
+        mu = jnp.maximum(width * error / e.shape[1], jnp.finfo(e.dtype).tiny ** 0.25)[:, None]
         s = e * jax.lax.rsqrt(e * e + mu * mu)
         speed = momentum * speed + _product(mu * _product(s, now.right.T), metric)
         pull = total[0] + _product((p[:, None] * u).T, s)

@@ -64,6 +64,8 @@ def _with_random(index: np.ndarray, count: int, weights: np.ndarray, rng: np.ran
     weights = weights + 1e-9 * weights.max()
     weights[index] = 0
     more = min(count - len(index), int((weights > 0).sum()))
+    if more <= 0:
+        return index
     return np.concatenate([index, rng.choice(len(weights), more, replace=False, p=weights / weights.sum())])
 
 

@@ -20,9 +20,10 @@ import numpy as np
 from ._stream import Stream, times
 from ._stream_basis import Basis
 
-ROUNDS, PATIENCE = 24, 4  # and rounds without progress after which it ends
-KEPT = 0.3  # directions with singular values below this share of eps take no part
+ROUNDS, PATIENCE = 24, 6  # and rounds without progress after which it ends
+KEPT = 0.2  # directions with singular values below this share of eps take no part
 COLUMN_POWER, ROW_POWER = 0.25, 0.5
+COLUMN_RANGE, ROW_RANGE = 10.0, 1000.0  # beyond, weights would exploit the directions left out
 MARGIN = 1e-5  # relative, for the rounding of the last pass and of the check
 
 
@@ -57,10 +58,9 @@ class Spectrum:
         turn = turn[:, ::-1]
         self.values = np.sqrt(np.maximum(values[::-1], 0) / max(values[-1], 1e-300))
         self._image, self._directions = image @ turn, basis.directions.astype(np.float64) @ turn
-        self.columns, self.rows = np.ones(len(self._directions)), np.full(len(image), 1 / len(image))
 
     def flatten(self, keep: int, score: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Flat:
-        """The best of some rounds of reweighting; the weights are kept for the next call.
+        """The best of some rounds of reweighting.
 
         Arguments:
             keep: leading directions that take part.
@@ -68,8 +68,8 @@ class Spectrum:
         """
         a, b = self._image[:, :keep], self._directions[:, :keep]
         best, reached, stale, sizes = None, -math.inf, 0, np.arange(1, keep + 1)
+        columns, rows = np.ones(len(b)), np.full(len(a), 1 / len(a))
         for _ in range(ROUNDS):
-            columns, rows = self.columns, self.rows
             root, back = _roots((b * columns[:, None] ** 2).T @ b)
             squares, vectors = np.linalg.eigh(root @ ((a * rows[:, None]).T @ a) @ root)
             vectors = vectors[:, ::-1] / np.sqrt(np.maximum(squares[::-1], 1e-24 * squares[-1]))
@@ -86,9 +86,11 @@ class Spectrum:
             lengths = sums[:, size - 1]
             leverage = ((a @ (root @ vectors[:, :size])) ** 2).sum(1)
             ratio = lengths.mean() / np.maximum(lengths, 1e-300)
-            self.columns = columns * np.clip(ratio, 1e-3, 1e3) ** COLUMN_POWER
+            columns = columns * np.clip(ratio, 1e-3, 1e3) ** COLUMN_POWER
+            columns = np.clip(columns / np.median(columns), 1 / COLUMN_RANGE, COLUMN_RANGE)
             rows = rows * np.maximum(leverage, 1e-300) ** ROW_POWER
-            self.rows = rows / rows.sum()
+            rows = np.maximum(rows / rows.sum(), 1 / (ROW_RANGE * len(rows)))
+            rows /= rows.sum()
         assert best is not None
         return best
 

@@ -19,24 +19,31 @@ SAMPLE = 512  # rows that locate the first rank
 EXPECTED = 1.25, 25  # mean row error of a truncated SVD which the descent brings to 1, in so many steps
 REWEIGHTINGS, POWER = 3, 0.7
 PAD = 64  # larger ranks are padded to multiples of this, so that nearby ones share a compilation
-LEFT_STEP, RIGHT_STEP, MOMENTUM = 1.0, 0.3, 0.7
-HEAT = 0.1, 0.03  # softness of the maximum over rows, relative to it: at the start and in the end
-COOLING = 30  # steps between the two
+LEFT_STEP, RIGHT_STEP, MOMENTUM = 1.0, 0.3, (0.7, 0.9)  # momentum of short and of long descents
+LONG = 100  # steps
+HEAT = (
+    0.1,
+    (0.01, 0.5),
+)  # softness of the maximum over rows, relative to it: at the start; least, and times steps
+WIDTH = 1.0, (0.03, 5.0)  # rounding of |e|, relative to its mean over the row: the same
 BACK = 1.15  # an error this much above the best one sends the descent back to it
 SLACK = 3e-4  # of eps, for the rounding of a float32 search
 SETTLE = 6  # steps over which the rate of progress is measured
 DROP, GROW = 0.05, 1.15  # first change of the rank after a success, and after none
+COOLING_GAIN = 0.4  # of the error, from the start of a descent to its end
+REHEAT = 0.4  # share of the steps that counts again after a change of rank
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Factors U (m, k), W (k, N), their largest row error as the search measured it, recent row errors, and
-    the passes over the matrix since the last ones."""
+    """Factors U (m, k), W (k, N), their largest row error as the search measured it, recent row errors, how
+    far the descent had cooled, and the passes over the matrix since the last ones."""
 
     left: np.ndarray
     right: np.ndarray
     error: float
     errors: np.ndarray
+    steps: int
     passes: int
 
     @property
@@ -46,13 +53,13 @@ class Found:
 
 
 class Descent:
-    """Factors of one padded width under descent.
+    """Factors of one padded width under a descent planned for ``length`` steps.
 
     ``errors`` are the row errors of the factors before the last step, ``best`` the least maximum so far.
     """
 
-    def __init__(self, data: Stream, basis: Basis, rank: int):
-        self.data, self.rank, self.passes = data, rank, 0
+    def __init__(self, data: Stream, basis: Basis, rank: int, length: int):
+        self.data, self.rank, self.length, self.passes = data, rank, length, 0
         self.width = PAD * -(-rank // PAD) if rank > PAD else max(1 << (rank - 1).bit_length(), 4)
         rows, best, start = np.ones(len(basis.image)), np.inf, None
         for _ in range(REWEIGHTINGS):
@@ -69,16 +76,27 @@ class Descent:
     def restart(self, found: "Found") -> None:
         """Continue from these factors."""
         self.rank = found.rank
-        self._restart(self._iterate(found.left, found.right), found.errors)
+        self._restart(self._iterate(found.left, found.right), found.errors, found.steps)
 
     def step(self) -> None:
         """One pass: measures the present factors and moves them."""
-        heat = HEAT[0] * (HEAT[1] / HEAT[0]) ** min(self.steps / COOLING, 1.0)
+        heat, width = (
+            first * (max(least, times / self.length) / first) ** min(self.steps / self.length, 1.0)
+            for first, (least, times) in (HEAT, WIDTH)
+        )
+        momentum = MOMENTUM[self.length >= LONG]
         number = lambda x: jnp.asarray(x, self.data.dtype)
         metric = self._inverse(gram(self.now.right), 1e-7)
         peak = number(max(self.errors.max(), 1e-30))
         errors, moved, pull, curvature = sweep(
-            self.data, self.now, peak, number(heat), metric, number(LEFT_STEP), number(MOMENTUM)
+            self.data,
+            self.now,
+            peak,
+            number(heat),
+            number(width),
+            metric,
+            number(LEFT_STEP),
+            number(momentum),
         )
         errors = self.data.flat(errors)
         self.passes += 1
@@ -91,20 +109,24 @@ class Descent:
             self.best = float(errors.max()), self.now
         self.errors = errors
         inverse = self._inverse(curvature, 1e-3)
-        self.now = move_right(moved, pull, inverse, number(RIGHT_STEP), number(MOMENTUM))
+        self.now = move_right(moved, pull, inverse, number(RIGHT_STEP), number(momentum))
 
     def found(self) -> "Found":
         """The best factors since the last change of rank."""
         left, right = self.data.flat(self.best[1].left), np.asarray(self.best[1].right)
-        return Found(left[:, : self.rank], right[: self.rank], self.best[0], self.errors, len(self.history))
+        return Found(
+            left[:, : self.rank], right[: self.rank], self.best[0], self.errors, self.steps, len(self.history)
+        )
 
-    def hopeless(self, target: float, patience: int) -> bool:
-        """Whether ``patience`` more steps at the present rate would not reach the target."""
+    def hopeless(self, target: float) -> bool:
+        """Whether the rest of the descent will hardly reach the target: neither at the present rate, nor
+        by what cooling usually brings."""
         if len(self.history) <= SETTLE:
             return False
-        recent = min(self.history[-SETTLE:])
+        recent, left = min(self.history[-SETTLE:]), self.length - self.steps
         rate = (min(self.history[:-SETTLE]) - recent) / SETTLE
-        return recent - target > rate * max(patience - len(self.history), 0)
+        gain = 1 + COOLING_GAIN * max(left / self.length, 0) ** 4
+        return not (recent < target * gain or recent - rate * left < target) or left <= 0
 
     def shrink(self, rank: int) -> None:
         """Keep the ``rank`` strongest components of U W, as the rows that err most see them."""
@@ -118,11 +140,11 @@ class Descent:
         left[:k, :rank], right[:rank, :k] = root @ vectors, vectors.T @ back
         cast = lambda x: jnp.asarray(x, self.data.dtype)
         self.rank = rank
-        self._restart(turned(self.now, cast(left), cast(right)), self.errors)
+        self._restart(turned(self.now, cast(left), cast(right)), self.errors, int(REHEAT * self.steps))
 
-    def _restart(self, now: Iterate, errors: np.ndarray) -> None:
+    def _restart(self, now: Iterate, errors: np.ndarray, steps: int = 0) -> None:
         self.now, self.errors, self.best = now, errors, (np.inf, now)
-        self.steps, self.history = 0, []
+        self.steps, self.history = steps, []
 
     def _iterate(self, left: np.ndarray, right: np.ndarray) -> Iterate:
         pad = self.width - len(right)
@@ -183,7 +205,7 @@ def few_factors(
     """
     target, gain = eps * (1 - SLACK), 1 + (EXPECTED[0] - 1) * min(patience / EXPECTED[1], 1.5)
     rank = first_rank(data, basis, gain * eps)
-    descent, found, spent = Descent(data, basis, rank), None, 0
+    descent, found, spent = Descent(data, basis, rank, patience), None, 0
     drop = max(round(DROP * rank), 1)
     while found is None or spent + descent.passes < budget:
         descent.step()
@@ -198,14 +220,13 @@ def few_factors(
             drop = max(drop // 2, 1) if quick > 2 * SETTLE else drop
             drop = min(drop, found.rank - 1)
             descent.shrink(found.rank - drop)
-        elif descent.hopeless(target, patience):
+        elif descent.hopeless(target):
             if found is None:
                 if descent.rank >= basis.size:
                     return
                 spent += descent.passes
-                descent = Descent(
-                    data, basis, min(max(int(GROW * descent.rank), descent.rank + 1), basis.size)
-                )
+                rank = min(max(int(GROW * rank), rank + 1), basis.size)
+                descent = Descent(data, basis, rank, patience)
             elif drop == 1:
                 return
             else:
@@ -216,7 +237,7 @@ def few_factors(
 
 def fixed_rank(data: Stream, basis: Basis, rank: int, steps: int) -> Found:
     """The best factors of this rank after so many steps."""
-    descent = Descent(data, basis, rank)
+    descent = Descent(data, basis, rank, steps)
     for _ in range(steps):
         descent.step()
     return descent.found()

@@ -3,19 +3,20 @@
 import contextlib
 import math
 import resource
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
+from .._clock import Clock
 from .._precision import search_dtype
 from ..certify import Certificate
 from ._factored import FactoredAttention
 from ._stream import BLOCK, stream
-from ._stream_basis import MOST, find_basis
+from ._stream_basis import MOST, Basis, find_basis
+from ._stream_bernstein import Aggregate, aggregate
 from ._stream_lower import Flat, Spectrum, exact, witness
 from ._stream_upper import Found, few_factors, fixed_rank
 
@@ -23,19 +24,29 @@ DENSE = 2**16  # entries up to which the matrix is formed and searched as one
 DENSE_BYTES = 320  # of search memory for every entry of such a matrix
 LEAST_LANDMARKS, LEAST_BLOCK = 64, 2**18
 BASIS_ACCURACY = 0.1  # of the tolerance: how far rows may be from the span of the landmarks
+CANDIDATES = 4  # ranks tried at once between the two ends
 CLAIM = 1e-9  # relative slack of a claim, so that another machine's rounding verifies it too
 KEPT_FACTORS = 2  # factor pairs kept in case the last one fails in float64
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Passes over the matrix for one upper end, how many of them at most for one rank."""
+    """Passes over the matrix for one upper end and how many of them at most for one rank; size of the
+    aggregate, steps and rounds of the search for Bernstein numbers."""
 
     passes: int
     patience: int
+    aggregate: int
+    steps: int
+    rounds: int
 
 
-BUDGETS = {"fast": Budget(20, 12), "normal": Budget(50, 25), "thorough": Budget(150, 50)}
+# Passes are for a matrix of 2^24 entries; smaller ones get more, as a pass costs less.
+BUDGETS = {
+    "fast": Budget(20, 12, 96, 300, 2),
+    "normal": Budget(50, 25, 128, 800, 3),
+    "thorough": Budget(150, 50, 192, 2000, 4),
+}
 
 
 @dataclass(frozen=True)
@@ -95,14 +106,17 @@ class Streamed:
         report: Callable[[str], None],
     ):
         self.attention, self.plan, self.report = attention, chosen, report
-        self.budget = BUDGETS[effort]
+        ease = float(np.clip((2**24 / math.prod(attention.shape)) ** 0.5, 0.6, 12))
+        given = BUDGETS[effort]
+        self.budget = replace(given, passes=round(ease * given.passes), patience=round(ease * given.patience))
         self.rng = np.random.default_rng(seed)
         self.data = stream(attention, search_dtype(precision), chosen.block)
         self.subject = attention.subject
         self.lower: dict[int, Certificate] = {}
         self.upper: dict[int, Certificate] = {}
         self.passes = 0
-        self.started = time.perf_counter()
+        self.aggregate: Aggregate | None = None
+        self.clock = Clock()
         self.whole = min(attention.shape)
         self._certify("rank-lower", 0, {})
         self._certify("rank-upper", 0, {})
@@ -132,6 +146,28 @@ class Streamed:
             for found in kept:
                 if self._upper(found) <= eps:
                     break
+            self._bernstein(basis, eps)
+
+    def _bernstein(self, basis: Basis, eps: float) -> None:
+        """Raise the lower end by searches on an aggregate, if its rank is small enough for that."""
+        lower = max((k + 1 for k, c in self.lower.items() if c.claim["error"] > eps), default=1)
+        upper = min(k for k, c in self.upper.items() if c.claim["error"] <= eps)
+        if self.aggregate is None:
+            self.aggregate = aggregate(self.attention.exact, basis, self.budget.aggregate)
+        top, best = min(upper - 1, self.aggregate.most), None
+        for _ in range(self.budget.rounds):
+            if lower > top:
+                break
+            ranks = sorted(set(np.linspace(lower, top, CANDIDATES).astype(int).tolist()))
+            self.report(f"lower end: Bernstein numbers at ranks {ranks}")
+            found = self.aggregate.search(ranks, self.budget.steps, self.data.dtype, self.rng)
+            enough = [f for f in found if f.error > eps * (1 + CLAIM)]
+            if enough:
+                best = max(enough, key=lambda f: f.rank)
+                lower = best.rank + 1
+            top = min([f.rank for f in found if f.rank >= lower], default=top + 1) - 1
+        if best is not None:
+            self._certify("rank-lower", best.rank, best.witness)
 
     def search_ranks(self, ranks: Sequence[int]) -> None:
         """Push both ends of a_{k+1} for these k, all between 1 and full rank."""
@@ -145,15 +181,22 @@ class Streamed:
             if flat is not None:
                 self._lower(exact(self.data, flat), rank)
         del spectrum
+        small = aggregate(self.attention.exact, basis, self.budget.aggregate)
+        wanted = [rank for rank in ranks if rank <= small.most]
+        for i in range(0, len(wanted), CANDIDATES):
+            self.report(f"lower end: Bernstein numbers at ranks {wanted[i : i + CANDIDATES]}")
+            for f in small.search(wanted[i : i + CANDIDATES], self.budget.steps, self.data.dtype, self.rng):
+                self._certify("rank-lower", f.rank, f.witness)
         for rank in ranks:
             if rank <= basis.size:
                 self.report(f"upper end, rank {rank}")
                 self._upper(fixed_rank(self.data, basis, rank, self.budget.patience))
 
     def cost(self) -> dict[str, float]:
-        """Seconds, steps of the upper descents, and the peak memory of the process in MB."""
+        """Seconds, how many of them went to compilation, steps of the upper descents, and the peak memory
+        of the process in MB."""
         return {
-            "seconds": time.perf_counter() - self.started,
+            **self.clock.cost(),
             "lane_steps": self.passes,
             "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
