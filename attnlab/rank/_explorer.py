@@ -135,7 +135,8 @@ class Explorer:
             if 0 < rank < self.full_rank and rank not in self.lower:
                 self.report(f"one-dimensional interaction: rank {rank}")
                 lower, upper = self.line.solve(rank)
-                self._certify("rank-lower-1d", rank, lower)
+                if lower is not None:
+                    self._certify("rank-lower-1d", rank, lower)
                 if upper is not None:
                     self._certify("rank-upper", rank, upper)
 

@@ -5,9 +5,11 @@ positive and a_{K+1} = min ||A h||_inf over cell averages h of +-1 functions wit
 (Micchelli-Pinkus; Pinkus, "n-Widths in Approximation Theory", 1985). The minimiser equioscillates on
 K+1 rows, which is the lower certificate; the optimal B interpolates A in the columns that hold a
 sign change and in mixtures of neighbouring rows at the sign changes of A h.
+
+The minimisers for K and K+1 knots interlace, so the knots are found one rank after the other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from ._knots import (
 
 FLAT = 1e-8  # relative size of the second singular value of a one-dimensional interaction
 EASY = (8.0, 4.0, 2.0)  # logit range per knot at which quantiles of the column mass are a good start
+FLOOR = 1e-5  # errors below this are left to the generic searches
 GROWTH = 1.25  # factor of the interaction from one step of the continuation to the next
 
 
@@ -34,15 +37,26 @@ class Line:
     q: np.ndarray
     k: np.ndarray
     b: np.ndarray
+    known: list[np.ndarray] = field(default_factory=lambda: [np.empty(0)])  # the knots for 0, 1, ... knots
 
-    def solve(self, rank: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+    def solve(self, rank: int) -> tuple[dict[str, np.ndarray] | None, dict[str, np.ndarray] | None]:
         """Witnesses of kinds ``rank-lower-1d`` and ``rank-upper`` for this rank (1 <= rank < min(m, N)).
 
-        The second is ``None`` when the interpolation conditions degenerate.
+        Both are ``None`` once the error has fallen below ``FLOOR``, the second also when the interpolation
+        conditions degenerate.
         """
         rows, columns = np.argsort(self.q, kind="stable"), np.argsort(self.k, kind="stable")
         a, cells = self.matrix[np.ix_(rows, columns)], len(columns)
-        least = _continue(a, self.q[rows], self.k[columns], self.b[columns], rank)
+        while len(self.known) <= rank and oscillation(a, self.known[-1]) > FLOOR:
+            knots = _one_more(a, self.known[-1])
+            if not equioscillates(a @ averages(knots, cells), len(knots)):
+                # A matrix that nearly splits into blocks has many minimisers; this one alternates more often.
+                other = _continue(a, self.q[rows], self.k[columns], self.b[columns], len(knots))
+                knots = min(other, knots, key=lambda x: round(oscillation(a, x), 9))
+            self.known.append(knots)
+        if len(self.known) <= rank:
+            return None, None
+        least = self.known[rank]
         candidates = [least]
         if not equioscillates(a @ averages(least, cells), rank):
             candidates.append(most_alternation(a, [least, *_quantiles(a, rank)]))
@@ -52,10 +66,10 @@ class Line:
         alternation = alternating(a @ averages(most, cells), rank)[1]
         lower = {"q": self.q, "k": self.k, "b": self.b, "h": h, "rows": rows[alternation]}
         factors = [_interpolant(a, x, a @ averages(x, cells), rank) for x in candidates]
-        known = [f for f in factors if f is not None]
-        if not known:
+        usable = [f for f in factors if f is not None]
+        if not usable:
             return lower, None
-        u, w = min(known, key=lambda f: np.abs(a - f[0] @ f[1]).sum(1).max())
+        u, w = min(usable, key=lambda f: np.abs(a - f[0] @ f[1]).sum(1).max())
         left, right = np.empty_like(u), np.empty_like(w)
         left[rows], right[:, columns] = u, w
         return lower, {"U": left, "W": right}
@@ -74,6 +88,24 @@ def line(matrix: np.ndarray) -> Line | None:
     q, k = u[:, 0] * np.sqrt(s[0]), vt[0] * np.sqrt(s[0])
     rest = log - np.outer(q, k)
     return Line(matrix, q, k, (rest - rest.mean(1, keepdims=True)).mean(0))
+
+
+def _one_more(a: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """The knots of least oscillation for one more knot.
+
+    First start: the same density of knots, with one more of them. Then a new knot in the middle of every
+    gap, and single knots put elsewhere.
+    """
+    cells, count = a.shape[1], len(knots)
+    edges = np.concatenate([[0.0], knots, [float(cells)]])
+    stretched = np.interp(np.arange(1, count + 2) / (count + 2), np.arange(count + 2) / (count + 1), edges)
+    gaps = [np.sort(np.append(knots, middle)) for middle in (edges[:-1] + edges[1:]) / 2]
+    found = []
+    for start in (stretched, *sorted(gaps, key=lambda x: oscillation(a, x))):
+        found.append(descend(a, start))
+        if equioscillates(a @ averages(found[-1], cells), count + 1):
+            return found[-1]
+    return least_oscillation(a, min(found, key=lambda x: oscillation(a, x)))
 
 
 def _continue(a, q, k, b, rank: int) -> np.ndarray:
