@@ -1,9 +1,9 @@
 """Rank brackets: how tight, against what people use today.
 
 Run: ``python benchmarks/rank.py [--out FILE] [--quick]`` (about 15 minutes on 2 cores; ``--quick``
-takes the first 3 heads). Four tables: reference matrices with every bound beside the plain SVD one; the
-error profile of 18 MiniLM heads; their brackets at four tolerances; and what
-more search would give where brackets stay open. ``rank_speed.py`` measures time.
+takes the first 3 heads). Five tables: reference matrices with every bound beside the plain SVD one; the
+error profile of 18 MiniLM heads; their brackets at four tolerances; what more search would give where
+brackets stay open; and one-dimensional heads, where they close. ``rank_speed.py`` measures time.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import attnlab as al
 from attnlab.certify import Certificate
 from attnlab.rank import svd_bracket, svd_tail, truncated_svd, two_summing
 from attnlab.rank._lower import search_lower
+from attnlab.rank._one_dimensional import line
 from attnlab.rank._upper import search_upper
 
 HERE = Path(__file__).parent
@@ -150,7 +151,7 @@ def saturation_table(a: np.ndarray) -> str:
     lanes = np.arange(24)
     for k in (8, 16, 32):
         for steps in (2500, 6000):
-            common = (np.full(len(lanes), k), lanes, steps, np.float64, np.random.default_rng(0), 33)
+            common = (np.full(len(lanes), k), lanes, steps, np.float32, np.random.default_rng(0), 33)
             pairs, _ = search_lower(a, *common)
             low = np.array([1 / np.abs(c).sum(1).max() for _, c in pairs])
             pairs, _ = search_upper(a, *common)
@@ -161,8 +162,33 @@ def saturation_table(a: np.ndarray) -> str:
     lines.append(
         "\nLower and upper values of unrelated starts, and of longer runs: where the best ratio stays put, "
         "the gap is likely, not provably, between the Bernstein number (the best of this certificate) and "
-        "the error."
+        "the error. `rank_psd.md` tries a larger certificate."
     )
+    return "\n".join(lines)
+
+
+def line_table() -> str:
+    """Heads with a one-dimensional interaction: every rank whose error is at least 1e-3."""
+    lines = ["| n | beta | ranks with error >= 1e-3 | largest upper/lower - 1 | seconds |", "|" + "---|" * 5]
+    for n in (32, 128):
+        for beta in (1, 2, 4, 8, 16, 32, 64, 128):
+            rng = np.random.default_rng(0)
+            q, k = np.sort(rng.uniform(-1, 1, (2, n)), axis=1)
+            a = np.asarray(al.rank.attention(q[:, None], k[:, None], float(beta)))
+            start = time.perf_counter()
+            found = line(a)
+            assert found is not None
+            gaps: list[float] = []
+            for rank in range(1, n):
+                lower, upper = found.solve(rank)
+                if lower is None or upper is None:
+                    break
+                high = proved("rank-upper", rank, upper, a)
+                if high < 1e-3:
+                    break
+                gaps.append(high / proved("rank-lower-1d", rank, lower, a) - 1)
+            seconds = time.perf_counter() - start
+            lines.append(f"| {n} | {beta} | 1 to {len(gaps)} | {max(gaps):.1e} | {seconds:.1f} |")
     return "\n".join(lines)
 
 
@@ -179,13 +205,15 @@ def main() -> int:
         (f"Error profiles of {len(some)} MiniLM heads", lambda: profile_table(some)),
         (f"Brackets on r_eps of {len(some)} MiniLM heads", lambda: bracket_table(some)),
         (
-            "Why brackets stay open: layer 0 head 0 from 24 starts (float64 values)",
+            "Why brackets stay open: layer 0 head 0 from 24 starts (estimates)",
             lambda: saturation_table(heads["layer 0 head 0"]),
         ),
+        ("One-dimensional heads", line_table),
     ]
     text = (
         "# Rank brackets: quality\n\n"
-        f"Command: `python benchmarks/rank.py` ({os.cpu_count()} CPU cores, float64, jax {jax.__version__}, "
+        f"Command: `python benchmarks/rank.py` ({os.cpu_count()} CPU cores, float32 search, "
+        f"jax {jax.__version__}, "
         'effort "normal" unless said). Lower and upper are certified; "SVD" columns are plain float64.\n'
     )
     for title, make in parts:
