@@ -1,26 +1,45 @@
-"""Reading one attention matrix, or its logits, from ``.npy``, ``.npz`` or ``.safetensors``.
+"""Reading one attention matrix, its logits, or its factors from ``.npy``, ``.npz`` or ``.safetensors``.
 
 NumPy only, so that ``attnlab verify`` can use it without loading JAX.
 """
 
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 KINDS = ("attention", "logits", "q,k")
+FACTORED_ABOVE = 2**20  # entries from which on q and k are kept as they are
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixFile:
-    """What was read: ``kind`` is "attention" or "logits", ``array`` is (m, N) float64."""
+    """What was read.
+
+    Attributes:
+        kind: "attention" or "logits"; "q,k" if they are too large to be multiplied out.
+        array: (m, N) float64; empty for "q,k".
+        factors: for "q,k" the arrays q, k, beta, log_weights and perhaps mask (packed bits).
+    """
 
     kind: str
     array: np.ndarray
     source: str
+    factors: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> dict[str, np.ndarray]:
+        """The named arrays of a certificate about it."""
+        return self.factors or {self.kind: self.array}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Queries and keys."""
+        m, n = (len(self.factors["q"]), len(self.factors["k"])) if self.factors else self.array.shape
+        return m, n
 
 
 def read_matrix(
@@ -65,6 +84,13 @@ def read_matrix(
     if not (np.isfinite(q).all() and np.isfinite(k).all()):
         raise ValueError(f"{path.name}: q or k has NaN or infinite entries: remove or replace them.")
     scale = beta if beta is not None else float(arrays["beta"]) if "beta" in arrays else 1.0
+    if len(q) * len(k) > FACTORED_ABOVE:
+        factors = {"q": q, "k": k, "beta": np.array(scale), "log_weights": np.zeros(len(k))}
+        if "log_weights" in arrays:
+            factors["log_weights"] = np.asarray(arrays["log_weights"], np.float64)
+        if "mask" in arrays:
+            factors["mask"] = np.packbits(np.asarray(arrays["mask"], bool), axis=1)
+        return MatrixFile("q,k", np.empty((0, 0)), f"{path.name}: {scale:g} q k'{_suffix(head)}", factors)
     logits = scale * (q @ k.T)
     if "log_weights" in arrays:
         logits = logits + np.asarray(arrays["log_weights"], np.float64)

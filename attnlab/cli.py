@@ -119,19 +119,20 @@ def bracket(
     jax.config.update("jax_enable_x64", True)  # an application may choose; the library never does
     if (said := fallback()) is not None:
         progress.print(f"attnlab: {said}", style="yellow", markup=False, soft_wrap=True)
-    from .rank import Logits, focused_profile
+    from .rank import FactoredAttention, Logits, focused_profile
     from .rank._report import write_report
 
     with progress.status("searching") as status:
+        matrix = Logits(source.array) if source.kind == "logits" else source.array
         profile = focused_profile(
-            Logits(source.array) if source.kind == "logits" else source.array,
+            FactoredAttention(**source.factors) if source.factors else matrix,
             tolerances,
             key=seed,
             effort=effort,
             report=lambda line: status.update(line),
         )
     found = [profile.bracket(e) for e in tolerances]
-    shape = list(source.array.shape)
+    shape = list(source.shape)
     result: dict[str, Any] = {"source": source.source, "shape": shape, "effort": effort, "seed": seed}
     result["brackets"] = [
         {"eps": b.eps, "lower": b.lower, "upper": b.upper, "closed": b.closed} for b in found
@@ -221,7 +222,7 @@ def verify(
     arrays = None
     if subject is not None:
         read = read_matrix(subject, key, _numbers("--head", head, int) if head else (), beta)
-        arrays = {read.kind: read.array}
+        arrays = read.subject
     loaded = [load(path) for path in certificates]  # a bad file among many stops before any verdict
     verdicts = [certificate.verify(arrays, arb=arb) for certificate in loaded]
     if as_json:

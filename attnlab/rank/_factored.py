@@ -26,7 +26,7 @@ class FactoredAttention:
         beta: inverse temperature (a transformer head has 1/sqrt(d)).
         log_weights: (N,) added to every row, e.g. the log multiplicity of a key; ``-inf`` removes it.
         mask: "causal" (query i sees keys j <= i + N - m), or (m, N) booleans, True where a query may
-            look, kept as bits.
+            look, kept as bits (packed ones, (m, ceil(N / 8)) of uint8, are taken as they are).
 
     Raises:
         ValueError: shapes that do not fit, NaN or infinite values, or a row with no key left.
@@ -85,9 +85,10 @@ class FactoredAttention:
 
     @property
     def subject(self) -> dict[str, np.ndarray]:
-        """The named arrays that certificates about this attention carry."""
+        """The named arrays that certificates about this attention carry, in float64."""
         arrays = {"q": self.q, "k": self.k, "beta": np.array(self.beta), "log_weights": self.log_weights}
-        return arrays if self.mask is None else arrays | {"mask": np.array(self.mask)}
+        exact = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        return exact if self.mask is None else exact | {"mask": np.array(self.mask)}
 
     @property
     def exact(self) -> Factored:
@@ -135,6 +136,8 @@ def _packed(mask: ArrayLike | str | None, shape: tuple[int, int]) -> np.ndarray 
     if mask is None or (isinstance(mask, str) and mask == "causal"):
         return mask
     allowed = np.asarray(mask)
+    if allowed.dtype == np.uint8 and allowed.shape == (shape[0], -(-shape[1] // 8)):
+        return np.array(allowed)
     if allowed.shape != shape or allowed.dtype != bool:
         raise ValueError(
             f'mask must be "causal" or boolean of shape {shape}, got {allowed.dtype} {allowed.shape}.'
