@@ -10,7 +10,7 @@ when u_i = +s_i for the values above some level and -s_i below it, so trying all
 one product with a table of monomials and one division of power series: Q, of order n. What Q leaves out is
 bounded relative to the value Q_0 at the centre. Let N' = N - Q_0 D and Q' = Q - Q_0, then F - Q =
 (N' - D Q') / D. For |y_j| <= 1, and in the sum of absolute coefficients (a norm with ||PQ|| <= ||P|| ||Q||):
-with t_i = s_i^(n+1) e^(s_i) / (n+1)! the terms of N' beyond order n add up to at most sum_i p_i |v_i - Q_0| t_i
+with t_i = s_i^(n+1) e^(s_i) / (n+1)! the terms of N' beyond order n are at most sum_i p_i |v_i - Q_0| t_i
 and those of D to sum_i p_i t_i; the terms of D_n Q' beyond order n to at most the sum of |D|_k |Q'|_l over
 degrees k + l > n; up to order n nothing is left; and D >= sum_i p_i e^(-s_i). The size of the values enters
 only through the first term, damped by (n+1)!: good fits often have values a hundred times larger than what

@@ -12,16 +12,20 @@ from rich.console import Console
 from rich.progress import track
 
 from .._clock import Clock
-from ..heads import Head
+from ..heads import Head, HeadSum
 from ._box import Box
+from ._fit_parts import closed_gaps, composed
 from ._fit_search import LaneCode, search
 from ._fit_starts import make_starts, paired_keys, product_atoms
-from ._function import Function, Target, head_values, softmax
+from ._function import Function, Target, head_arrays, head_values, softmax
 from ._polish import Atoms, Samples, fine_samples, polish
 
 NODES = {1: 129, 2: 25, 3: 11, 4: 6, 5: 4}  # Chebyshev nodes per axis in the search
 SCREEN_STEPS, REFINE_STEPS = 60, 300
-REFINED, POLISHED = 8, 2  # lanes per count that go on to the next stage
+SHORT, SHORT_ACTIVE = 10, 128  # steps and points of the polish that decides which lanes go on
+REFINED, POLISHED = 10, 2  # lanes per count that go on to the next stage
+ALIKE = 1e-3  # relative difference of errors below which two refined lanes are taken as one
+PART_STARTS = 8
 FLATTENINGS, FLATTEN_ROUNDS = (0.5, 0.2, 0.05), 3
 
 
@@ -132,7 +136,7 @@ def fit_many(
     rng = np.random.default_rng(seed_of(key))
     exact = product_atoms(function)
     hard = [m for m in counts if exact is None or len(exact[2]) > m]
-    lanes = _Searched(function, box, hard, starts, coarse, rng) if hard else None
+    lanes = _Searched(function, box, hard, starts, coarse, fine, rng) if hard else None
     console, fits = Console(stderr=True), []
     # On anything but a terminal rich would leave blank lines.
     shown = track(counts, "fit", console=console, transient=True) if console.is_terminal else counts
@@ -141,16 +145,22 @@ def fit_many(
         if lanes is None or m not in hard:
             begins = [exact] if exact else []
         else:
-            begins = lanes.best(m, polished)
             error, code = lanes.outcome(m)
+            begins = _shortlist(lanes.refined(m), polished, fine)
             paired = [least_squares_values(*start, fine) for start in paired_keys(function, m)]
             begins += sorted(paired, key=fine.error)[:1]
-            for old in warm:
+            if points is None:
+                begins += composed(function, m, _fit_part)
+            for old in (*warm, *fits[-1:]):
                 begins += _neighbours(old, m, fine, rng)
-        done = sorted((polish(h, fine) for h in begins), key=lambda x: x[1])
+        done = [polish(h, fine) for h in begins]
+        # A head with fewer atoms is one with at most m.
+        done += [(head_arrays(f.head), f.sup_error_estimate) for f in fits if f.num_atoms < m]
+        done.sort(key=lambda x: x[1])
         if not done:
             raise ValueError("Every start diverged; check the target's size on the box, or scale it.")
-        head, reached = _as_head(*_flattened(*done[0], fine), function, fine)
+        atoms, reached, fine = closed_gaps(*_flattened(*done[0], fine), fine)
+        head, reached = _as_head(atoms, reached, function, fine)
         ends = tuple(e for _, e in done)
         fits.append(Fit(head, reached, m, error, code, ends, clock.seconds, clock.compile_seconds))
     return fits
@@ -166,27 +176,51 @@ class _Searched:
         counts: list[int],
         starts: int,
         samples: Samples,
+        fine: Samples,
         rng: np.random.Generator,
     ):
         width = 4 * math.ceil(max(counts) / 4)  # multiples of 4 share a compilation
         lanes, self.counts = make_starts(function, box, counts, starts, width, rng)
         self.first = search(lanes, samples.points, samples.wanted, SCREEN_STEPS)
-        chosen = np.concatenate([_best(self.first.error, self.counts == m, REFINED) for m in counts])
+        # Half by the error at the points of the search, half by that at others: the first are few.
+        heads = [self.first.lanes.head(r) for r in range(len(self.counts))]
+        other = np.array([_error_between(h, fine) for h in heads])
+        chosen = np.concatenate([_best_of_two(self.first.error, other, self.counts == m) for m in counts])
         self.chosen = self.counts[chosen]
         if len(chosen):
             lanes = self.first.lanes.take(chosen)
             self.second = search(lanes, samples.points, samples.wanted, REFINE_STEPS)
 
-    def best(self, m: int, count: int) -> list[Atoms]:
-        """The best heads with m atoms."""
+    def refined(self, m: int) -> list[Atoms]:
+        """The refined heads with m atoms, best first."""
         if not len(self.chosen):
             return []
-        return [self.second.lanes.head(r) for r in _best(self.second.error, self.chosen == m, count)]
+        return [self.second.lanes.head(r) for r in _best(self.second.error, self.chosen == m, REFINED)]
 
     def outcome(self, m: int) -> tuple[np.ndarray, np.ndarray]:
         """Errors and codes of all starts with m atoms."""
         mine = self.counts == m
         return self.first.error[mine], self.first.code[mine]
+
+
+def _shortlist(heads: list[Atoms], count: int, samples: Samples) -> list[Atoms]:
+    """The best ``count`` after a short polish each. The search sees few points, so its order says little
+    about the box; lanes that ended in the same place are polished once."""
+    done: list[tuple[Atoms, float]] = []
+    errors: list[float] = []
+    for head in heads:
+        error = samples.error(head)
+        if all(abs(error - e) > ALIKE * e for e in errors):
+            errors.append(error)
+            done.append(polish(head, samples, steps=SHORT, active=SHORT_ACTIVE))
+    return [head for head, _ in sorted(done, key=lambda x: x[1])[:count]]
+
+
+def _fit_part(heads: list[Atoms], m: int, box: Box) -> Atoms:
+    """A fit of some of the heads, as a start."""
+    target = HeadSum([Head(k, v, b) for k, v, b in heads])
+    (found,) = fit_many(target, [m], box, key=0, starts=PART_STARTS, polished=1)
+    return head_arrays(found.head)
 
 
 def seed_of(key: Any) -> Any:
@@ -237,6 +271,20 @@ def _best(error: np.ndarray, mine: np.ndarray, count: int) -> np.ndarray:
     """The lanes of one count with the least error; diverged lanes (NaN) are left out."""
     rows = np.flatnonzero(mine & np.isfinite(error))
     return rows[np.argsort(error[rows])[:count]]
+
+
+def _best_of_two(first: np.ndarray, second: np.ndarray, mine: np.ndarray) -> np.ndarray:
+    """``REFINED`` lanes of one count, alternately the best by either error."""
+    both = np.stack(
+        [_best(first, mine, REFINED), _best(np.where(np.isfinite(first), second, np.nan), mine, REFINED)], 1
+    )
+    return both.ravel()[np.sort(np.unique(both.ravel(), return_index=True)[1])][:REFINED]
+
+
+def _error_between(head: Atoms, samples: Samples) -> float:
+    """Largest error at every fourth point."""
+    points = samples.points[::4]
+    return float(np.abs(head_values(*head, points) - samples.wanted[::4]).max())
 
 
 def _neighbours(old: Fit, m: int, samples: Samples, rng: np.random.Generator) -> list[Atoms]:

@@ -36,6 +36,12 @@ class Samples:
         """Largest error at the points."""
         return float(np.abs(head_values(*head, self.points) - self.wanted).max())
 
+    def extended(self, more: np.ndarray) -> "Samples":
+        """The same with more points."""
+        points = np.concatenate([self.points, more])
+        wanted = np.concatenate([self.wanted, self.target(more)])
+        return Samples(self.target, points, wanted, self.exchange, self.grid)
+
 
 def fine_samples(target: Function, box: Box, seed: int = 0) -> Samples:
     """A grid with the faces and random points; above dimension 6 random points and corners only."""
@@ -61,13 +67,16 @@ def worst_seeds(size: np.ndarray, samples: Samples) -> np.ndarray:
     return np.unique(np.concatenate(rows))
 
 
-def polish(head: Atoms, samples: Samples, steps: int = 40, stop: float = 0.0) -> tuple[Atoms, float]:
+def polish(
+    head: Atoms, samples: Samples, steps: int = 40, active: int = ACTIVE, stop: float = 0.0
+) -> tuple[Atoms, float]:
     """The polished head and its largest error over the samples and all worst points met.
 
     Arguments:
         head: the start.
         samples: the points.
         steps: most linear programs to solve.
+        active: points in one of them.
         stop: an error that is small enough.
     """
     points, wanted = samples.points, samples.wanted
@@ -78,12 +87,12 @@ def polish(head: Atoms, samples: Samples, steps: int = 40, stop: float = 0.0) ->
         if best <= stop or trust < 1e-7 or idle >= 3:
             break
         scales = _scales(head, samples)
-        trial, predicted = _step(head, points, wanted, scales, trust)
+        trial, predicted = _step(head, points, wanted, scales, trust, active)
         after = _largest(trial, points, wanted)
         gain = (best - after) / max(best - predicted, 1e-300)
         if gain < 0.7:
             # A second step from the trial point follows a curved valley that one linear step leaves.
-            second, _ = _step(trial, points, wanted, scales, trust)
+            second, _ = _step(trial, points, wanted, scales, trust, active)
             later = _largest(second, points, wanted)
             if later < after:
                 trial, after = second, later
@@ -134,12 +143,12 @@ def _moved(head: Atoms, change: np.ndarray) -> Atoms:
 
 
 def _step(
-    head: Atoms, points: np.ndarray, wanted: np.ndarray, scales: np.ndarray, trust: float
+    head: Atoms, points: np.ndarray, wanted: np.ndarray, scales: np.ndarray, trust: float, active: int
 ) -> tuple[Atoms, float]:
     """The head after the move that minimises the largest linearised error at the worst points within
     the trust region, and that error."""
     error = head_values(*head, points) - wanted
-    worst = largest_rows(np.abs(error).max(1), ACTIVE)
+    worst = largest_rows(np.abs(error).max(1), active)
     rows, flat = jacobian(head, points[worst]) * scales, error[worst].reshape(-1)
     level = float(np.abs(flat).max()) or 1.0
     rows, flat = rows / level, flat / level

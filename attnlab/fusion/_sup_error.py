@@ -17,7 +17,7 @@ from ..heads import Head
 from ._box import Box
 from ._function import Function, Target, flat_subject, largest_rows, worst_points
 
-FLOORS = {4: 1e-5, 5: 1e-3}  # absolute gap that is good enough, unless tol is smaller; else 1e-6
+FLOORS = {4: 1e-4, 5: 1e-3}  # absolute gap that is good enough, unless tol is smaller; else 1e-6
 ORDERS = {1: 8, 2: 6, 3: 5, 4: 4, 5: 4, 6: 3}
 NEAR_EXACT_ORDERS = {1: 14, 2: 12, 3: 10, 4: 8, 5: 6}
 BUDGETS = {1: 200_000, 2: 1_000_000, 3: 2_000_000, 4: 400_000, 5: 200_000}
@@ -65,7 +65,7 @@ def sup_error(
 
     Boxes are settled by an interval softmax and by Taylor polynomials of the difference with an
     analytic remainder, all rounded outward (``attnlab.certify``). The search stops once
-    ``hi - lo <= max(tol * lo, min(tol, 1e-6))`` (1e-5 in dimension 4, 1e-3 in 5), or at the budget: the
+    ``hi - lo <= max(tol * lo, min(tol, 1e-6))`` (1e-4 in dimension 4, 1e-3 in 5), or at the budget: the
     interval is then wider, and still proved. Seconds up to dimension 4, best effort in 5, loose above.
 
     Arguments:

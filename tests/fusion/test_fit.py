@@ -8,9 +8,10 @@ import pytest
 from attnlab import Head, sigmoid_sum
 from attnlab.fusion import Box, fit, fit_many, sup_error
 from attnlab.fusion import _fit_search as lane_search
+from attnlab.fusion._fit_parts import composed, missed_point
 from attnlab.fusion._fit_starts import make_starts, product_atoms
-from attnlab.fusion._function import Function
-from attnlab.fusion._polish import fine_samples, jacobian, polish
+from attnlab.fusion._function import Function, head_values
+from attnlab.fusion._polish import Samples, fine_samples, jacobian, polish
 
 
 def start_lanes(d=2, m=4, starts=12, radius=2.0, seed=0):
@@ -24,7 +25,7 @@ def start_lanes(d=2, m=4, starts=12, radius=2.0, seed=0):
 @pytest.fixture(scope="module")
 def four():
     """Fits of W_2 on |q| <= 4 with two and three atoms, shared by the tests below."""
-    two, three = fit_many(sigmoid_sum(2), [2, 3], Box(4.0, 2), key=0, starts=12)
+    two, three = fit_many(sigmoid_sum(2), [2, 3], Box(4.0, 2), key=0, starts=12, polished=1)
     return {2: two, 3: three}
 
 
@@ -34,7 +35,7 @@ def four():
 def test_two_sigmoids_meet_the_best_known_errors(four, m, radius, best):
     """Best errors found by an earlier dense-grid search; here the whole box is certified."""
     w, box = sigmoid_sum(2), Box(radius, 2)
-    found = four[m] if radius == 4 else fit(w, m, box, key=0, starts=8)
+    found = four[m] if radius == 4 else fit_many(w, [m], box, key=0, starts=8, polished=1)[0]
     assert sup_error(w, found.head, box, 1e-4).hi <= best
     assert "estimate" in repr(found)
 
@@ -45,6 +46,36 @@ def test_three_sigmoids_with_seven_atoms():
     certified = sup_error(w, found.head, box, 1e-3)
     assert certified.hi <= 0.1321
     assert found.sup_error_estimate == pytest.approx(certified.lo, rel=0.02)
+
+
+def test_an_untouched_head_times_a_fit_of_the_others():
+    """Four atoms for W_3 are two for W_2 times two, and never worse; here with one start."""
+    w = sigmoid_sum(3)
+    parts = composed(Function(w, Box(2.0, 3)), 4, lambda heads, m, box: two_close(m))
+    assert len(parts) == 1  # the three ways to leave out one head are the same problem
+    keys, values, logs = parts[0]
+    assert keys.shape == (4, 3)
+    q = np.array([[0.5, -1.0, 2.0]])
+    expected = 1 / (1 + np.exp(-0.5)) + head_values(*two_close(2), q[:, 1:])
+    np.testing.assert_allclose(head_values(keys, values, logs, q), expected, rtol=1e-12)
+
+
+def two_close(m):
+    """Two atoms that make a nearly linear function of two coordinates."""
+    return np.array([[0.1, 0.1], [-0.1, -0.1]])[:m], np.array([[6.0], [-4.0]])[:m], np.zeros(m)
+
+
+def test_points_that_samples_miss_are_found():
+    """A narrow bump between all samples: branch and bound sees it."""
+    bump = Head([[0.0], [300.0], [600.0]], [0.0, 1.0, 0.0], [0.0, -300.0 * 0.7041, -600.0 * 0.7045])
+    function = Function(bump, Box(1.0, 1))
+    samples = Samples(
+        function, np.array([[-1.0], [0.5], [1.0]]), function(np.array([[-1.0], [0.5], [1.0]])), True
+    )
+    flat = (np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1))
+    point = missed_point(flat, samples.error(flat), samples)
+    assert point is not None
+    assert abs(point[0] - 0.7043) < 0.01
 
 
 def test_exact_at_the_product_and_sharp_limit():
