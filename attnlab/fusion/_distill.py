@@ -1,7 +1,9 @@
 """Fewer atoms on a set of given queries: first-order fits in many dimensions, and a subset baseline.
 
 ``fit`` solves normal equations and suits a few dimensions. Learned heads have 32 to 128: here lanes of
-Adam on the p-norm (p rising) do the search. Everything is judged on the given points, by sampling.
+Adam on the p-norm (p rising) do the search, on minibatches of the queries. Everything is judged on the
+given points, by sampling. A part of them is held out: it decides which step of which lane is kept, and
+whether least-squares values help, so that no head is kept for having learned the other points by heart.
 """
 
 from dataclasses import dataclass
@@ -21,17 +23,20 @@ from ._function import head_arrays, head_values, softmax
 from ._polish import Atoms
 
 DICTIONARY = 4096  # most atoms of the product that the baseline chooses from
+HELD_OUT = 8  # every eighth query is not trained on
+BATCH, CHECK = 1024, 25  # queries in a step; steps between looks at the held-out queries
+RIDGES = (1e-8, 1e-4, 1e-2)  # relative, of the least-squares values that are tried at the end
 
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """Heads found for each number of atoms; errors are the largest coordinate difference on the points.
+    """Heads found for each number of atoms; errors are the largest Euclidean distance on the points.
 
     Attributes:
         counts: numbers of atoms.
         heads: (keys, values, log-weights) of the best lane of each count.
-        errors: its largest difference on the points given, an estimate for any larger set.
-        lane_errors: (counts, starts) of all lanes; NaN where a lane diverged.
+        errors: its largest error on the points given, an estimate for any larger set.
+        lane_errors: (counts, starts) of all lanes on held-out points; NaN where a lane diverged.
     """
 
     counts: list[int]
@@ -40,8 +45,13 @@ class Distilled:
     lane_errors: np.ndarray
 
     def error_on(self, queries: np.ndarray, wanted: np.ndarray) -> list[float]:
-        """Largest difference of each head on other queries (n, d) with wanted values (n, p)."""
-        return [float(np.abs(head_values(*h, queries) - wanted).max()) for h in self.heads]
+        """Largest Euclidean error of each head on other queries (n, d) with wanted values (n, p)."""
+        return [distance(h, queries, wanted) for h in self.heads]
+
+
+def distance(head: Atoms, queries: np.ndarray, wanted: np.ndarray) -> float:
+    """Largest Euclidean distance of a head's values from the wanted ones."""
+    return float(np.linalg.norm(head_values(*head, queries) - wanted, axis=1).max())
 
 
 def distill(
@@ -59,28 +69,33 @@ def distill(
     Arguments:
         target: the sum of heads.
         counts: numbers of atoms, all lanes of one program.
-        queries: (n, d).
+        queries: (n, d), at least 16; every eighth is held out.
         key: PRNG key or int; starts: lanes per count; steps, rate: of Adam, rate relative to the keys.
 
     Raises:
-        ValueError: queries of a wrong shape or not finite, or a count below 1.
+        ValueError: queries of a wrong shape, too few or not finite, or a count below 1.
     """
     counts = [check_count("counts", m) for m in counts]
     queries = np.asarray(queries, np.float64)
     if queries.ndim != 2 or queries.shape[1] != target.dim or not np.isfinite(queries).all():
         raise ValueError(f"queries must be finite of shape (n, {target.dim}), got shape {queries.shape}.")
+    if len(queries) < 2 * HELD_OUT:
+        raise ValueError(f"queries has {len(queries)} rows; give at least {2 * HELD_OUT}.")
     heads = [head_arrays(h) for h in target.heads]
-    wanted = sum(head_values(*h, queries) for h in heads)
-    assert isinstance(wanted, np.ndarray)
+    wanted = np.asarray(sum(head_values(*h, queries) for h in heads))
     rng = np.random.default_rng(seed_of(key))
-    lanes = _lanes(heads, counts, queries, wanted, check_count("starts", starts), rng)
+    order = rng.permutation(len(queries))
+    held, rest = order[::HELD_OUT], np.delete(order, np.s_[::HELD_OUT])
+    lanes = _lanes(heads, counts, queries[rest], wanted[rest], check_count("starts", starts), rng)
     scale = np.array([max(float(lanes.keys.std()), 1e-6), 1.0, max(float(np.ptp(wanted)), 1e-6)])
-    found, errors = _descend(lanes, queries, wanted, scale, rate, steps)
+    train, check = ((queries[rows], wanted[rows]) for rows in (rest, held))
+    found, errors = _descend(lanes, train, check, scale, rate, steps)
     table = errors.reshape(len(counts), starts)
+    if np.isnan(table).all(1).any():
+        raise ValueError("Every start diverged; lower rate, or scale the queries.")
     best = [i * starts + int(np.nanargmin(row)) for i, row in enumerate(table)]
-    chosen = [_better_values(found.head(b), queries, wanted) for b in best]
-    reached = [float(np.abs(head_values(*h, queries) - wanted).max()) for h in chosen]
-    return Distilled(counts, chosen, reached, table)
+    chosen = [_better_values(found.head(b), train, check) for b in best]
+    return Distilled(counts, chosen, [distance(h, queries, wanted) for h in chosen], table)
 
 
 def select_atoms(target: HeadSum, counts: list[int], queries: np.ndarray, *, key: Any = None) -> Distilled:
@@ -93,8 +108,7 @@ def select_atoms(target: HeadSum, counts: list[int], queries: np.ndarray, *, key
     """
     heads = [head_arrays(h) for h in target.heads]
     queries = np.asarray(queries, np.float64)
-    wanted = sum(head_values(*h, queries) for h in heads)
-    assert isinstance(wanted, np.ndarray)
+    wanted = np.asarray(sum(head_values(*h, queries) for h in heads))
     keys, logs, mass = _dictionary(heads, queries)
     rest, picked, weights = np.ones(len(queries)), [], np.zeros(0)
     chosen: dict[int, Atoms] = {}
@@ -111,7 +125,7 @@ def select_atoms(target: HeadSum, counts: list[int], queries: np.ndarray, *, key
             w = softmax(keys[used], b, queries)
             chosen[m] = (keys[used], np.linalg.lstsq(w, wanted, rcond=1e-10)[0], b)
     out = [chosen[m] for m in counts]
-    errors = [float(np.abs(head_values(*h, queries) - wanted).max()) for h in out]
+    errors = [distance(h, queries, wanted) for h in out]
     return Distilled(list(counts), out, errors, np.array(errors)[:, None])
 
 
@@ -150,46 +164,62 @@ def _lanes(heads, counts, queries, wanted, starts, rng) -> Lanes:
     return lanes
 
 
-def _descend(lanes: Lanes, queries, wanted, scale, rate: float, steps: int) -> tuple[Lanes, np.ndarray]:
+def _descend(lanes: Lanes, train, held, scale, rate: float, steps: int) -> tuple[Lanes, np.ndarray]:
+    """The best head of every lane on the held-out queries, and its error there."""
     starts = (lanes.keys, lanes.logs, lanes.values, lanes.mask)
-    data = (queries, wanted, scale, np.float64(rate), np.int32(steps))
+    # Batches are slices of the queries, in random order, and repeated at the end so that all are as long.
+    extra = min(BATCH, len(train[0])) - 1
+    train = tuple(np.concatenate([x, x[:extra]]) for x in train)
+    data = (*train, *held, scale, np.float64(rate), np.int32(-(-steps // CHECK)))
     keys, logs, values, error = run_lanes(_adam, starts, *data, dtype=jnp.float32)
     return Lanes(keys, logs, values, lanes.mask), np.where(np.isfinite(error), error, np.nan)
 
 
-def _adam(start, points, wanted, scale, rate, steps):
-    """One lane of the descent."""
+def _adam(start, points, wanted, held, held_wanted, scale, rate, rounds):
+    """One lane of the descent: ``rounds`` of ``CHECK`` steps, the best on the held-out queries kept."""
     *params, keep = start
     powers = jnp.asarray(POWERS, points.dtype)
     adam = optax.scale_by_adam(b1=0.9, b2=0.99)
+    size = min(BATCH, (len(points) + 1) // 2)
+    steps, choices = rounds * CHECK, len(points) - size + 1
 
-    def loss(params, power):
-        size = jnp.abs(residual(params, keep, points, wanted))
-        top = jax.lax.stop_gradient(jnp.maximum(size.max(), 1e-30))
-        return jnp.log(jnp.mean((size / top) ** power)) / power + jnp.log(top), size.max()
+    def square(params, q, y):
+        return (residual(params, keep, q, y) ** 2).sum(-1)
 
-    def body(i, carry):
-        params, memory, best = carry
-        progress = i / steps
+    def loss(params, power, begin):
+        batch = [jax.lax.dynamic_slice_in_dim(x, begin, size) for x in (points, wanted)]
+        sizes = square(params, *batch)
+        top = jax.lax.stop_gradient(jnp.maximum(sizes.max(), 1e-30))
+        return jnp.log(jnp.mean((sizes / top) ** (power / 2))) / power
+
+    def step(i, carry):
+        params, memory = carry
         power = powers[jnp.minimum(len(POWERS) * i // steps, len(POWERS) - 1)]
-        (_, top), slope = jax.value_and_grad(loss, has_aux=True)(params, power)
-        best = jax.tree.map(lambda a, b: jnp.where(top < best[0], a, b), (top, *params), best)
+        slope = jax.grad(loss)(params, power, (i * size) % choices)
         moves, memory = adam.update(slope, memory)
-        step = rate * jnp.minimum(1.0, 2 * (1 - progress)).astype(points.dtype)
-        params = jax.tree.map(lambda p, c, u: p - step * c * u, params, tuple(scale), moves)
+        pace = rate * jnp.minimum(1.0, 2 * (1 - i / steps)).astype(points.dtype)
+        return jax.tree.map(lambda p, c, u: p - pace * c * u, params, tuple(scale), moves), memory
+
+    def body(j, carry):
+        params, memory, best = carry
+        params, memory = jax.lax.fori_loop(j * CHECK, (j + 1) * CHECK, step, (params, memory))
+        top = jnp.sqrt(square(params, held, held_wanted).max())
+        best = jax.tree.map(lambda a, b: jnp.where(top < best[0], a, b), (top, *params), best)
         return params, memory, best
 
     params = tuple(params)
-    begin = (jnp.asarray(jnp.inf, points.dtype), *params)
-    best = jax.lax.fori_loop(0, steps, body, (params, adam.init(params), begin))[2]
+    begin = (jnp.sqrt(square(params, held, held_wanted).max()), *params)
+    best = jax.lax.fori_loop(0, rounds, body, (params, adam.init(params), begin))[2]
     return *best[1:], best[0]
 
 
-def _better_values(head: Atoms, queries: np.ndarray, wanted: np.ndarray) -> Atoms:
-    """The head in float64, with least-squares values if they lower the largest error."""
-    keys, values, logs = head
-    w = softmax(keys, logs, queries)
-    other = np.linalg.lstsq(w, wanted, rcond=1e-8)[0]
-    if np.abs(w @ other - wanted).max() < np.abs(w @ values - wanted).max():
-        values = other
-    return keys, values, logs
+def _better_values(head: Atoms, train, held) -> Atoms:
+    """The head in float64, with least-squares values if they lower the error on the held-out queries."""
+    keys, _, logs = head
+    w = softmax(keys, logs, train[0])
+    gram, right = w.T @ w, w.T @ train[1]
+    trials = [head]
+    for ridge in RIDGES:
+        system = gram + ridge * np.trace(gram) / len(gram) * np.eye(len(gram))
+        trials.append((keys, np.linalg.solve(system, right), logs))
+    return min(trials, key=lambda h: distance(h, *held))
