@@ -102,10 +102,11 @@ def survey(
     if as_json:
         print(json.dumps(result))
     else:
-        busy = outcome.seconds * max(outcome.processes, 1)
+        search, beside, rest = outcome.shares()
+        shares = f": {search:.1%} bracket search, {beside:.1%} baselines, {rest:.1%} the rest"
         terminal.print(
             f"{outcome.cells:,} cells in {out}; {outcome.computed:,} computed in {outcome.seconds:.0f} s"
-            + (f", {outcome.solver_seconds / busy:.1%} of it bracket search" if outcome.computed else ""),
+            + (shares if outcome.computed else ""),
             soft_wrap=True,
         )
         if proofs is not None:

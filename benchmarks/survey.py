@@ -61,7 +61,8 @@ def measure(engine: str, count: int, matrices: int) -> None:
         cells = read_cells(Path(folder, "second"))
         ends = [cells["lower"].to_pylist(), cells["upper"].to_pylist()]
     devices = len(jax.devices())
-    print(json.dumps({**asdict(second), "compiled": first.compilations, "ends": ends, "devices": devices}))
+    more = {"compiled": first.compilations, "ends": ends, "devices": devices, "shares": second.shares()}
+    print(json.dumps({**asdict(second), **more}))
 
 
 def child(engine: str, count: int, matrices: int) -> dict:
@@ -75,20 +76,19 @@ def child(engine: str, count: int, matrices: int) -> dict:
 
 def speed(engine: str, counts: tuple[int, ...], matrices: int, said: Console) -> None:
     """Cells per second on so many devices or workers."""
-    print(
-        "| engine | devices or workers | cells | seconds | cells/s | against 1 | bracket search | programs |"
+    columns = (
+        "devices or workers | cells | seconds | cells/s | against 1 | search | baselines | rest | programs"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"| engine | {columns} |\n|---{'|---' * (columns.count('|') + 1)}|")
     ends, base = [], 0.0
     for count in counts:
         said.print(f"{engine} {count}")
         found = child(engine, count, matrices)
         rate = found["cells"] / found["seconds"]
         base = base or rate
-        share = found["solver_seconds"] / (found["seconds"] * found["processes"])
         print(
             f"| {engine} | {count} | {found['cells']} | {found['seconds']:.1f} | {rate:.2f} "
-            f"| {rate / base:.2f}x | {share:.1%} | {found['compiled']} |",
+            f"| {rate / base:.2f}x | {' | '.join(f'{x:.1%}' for x in found['shares'])} | {found['compiled']} |",
             flush=True,
         )
         ends.append(found["ends"])

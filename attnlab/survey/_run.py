@@ -50,6 +50,12 @@ class Outcome:
     compilations: int
     processes: int
 
+    def shares(self) -> tuple[float, float, float]:
+        """Of the time of all processes: search, baselines, and the rest (store, progress, waiting)."""
+        busy = self.seconds * max(self.processes, 1)
+        search, beside = self.solver_seconds / busy, (self.work_seconds - self.solver_seconds) / busy
+        return search, beside, 1 - search - beside
+
 
 def run(
     matrices: Sequence[Matrix],
