@@ -86,9 +86,10 @@ def speed(engine: str, counts: tuple[int, ...], matrices: int, said: Console) ->
         found = child(engine, count, matrices)
         rate = found["cells"] / found["seconds"]
         base = base or rate
+        shares = " | ".join(f"{x:.1%}" for x in found["shares"])
         print(
             f"| {engine} | {count} | {found['cells']} | {found['seconds']:.1f} | {rate:.2f} "
-            f"| {rate / base:.2f}x | {' | '.join(f'{x:.1%}' for x in found['shares'])} | {found['compiled']} |",
+            f"| {rate / base:.2f}x | {shares} | {found['compiled']} |",
             flush=True,
         )
         ends.append(found["ends"])
