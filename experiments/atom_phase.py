@@ -22,7 +22,7 @@ from attnlab.fusion._function import Function, flat_subject
 from attnlab.fusion._line_bound import best_lines
 from attnlab.heads import sigmoid_sum
 
-RADII = {"smoke": (2.0, 4.0), "small": (1.0, 2.0, 4.0, 8.0, 16.0), "paper": tuple(range(1, 17))}
+RADII = {"smoke": (4.0,), "small": (1.0, 2.0, 4.0, 8.0, 16.0), "paper": tuple(range(1, 17))}
 DIMS = {"smoke": (1, 2), "small": (1, 2, 3, 4), "paper": (1, 2, 3, 4)}
 # d = 4 costs most: the radii and numbers of atoms that are fitted there.
 LARGE = {"smoke": ((), ()), "small": ((4.0,), (8, 15)), "paper": ((2, 4, 8, 16), tuple(range(1, 17)))}

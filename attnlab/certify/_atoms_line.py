@@ -23,6 +23,7 @@ import numpy as np
 
 from ._balls import UNIT
 from ._errors import InvalidWitness
+from ._fusion import claimed_atoms
 from ._head_series import HeadSeries
 from ._sup_error import Atoms, claimed_number, decode_target, finite_array
 from ._verdict import Verdict, failed
@@ -32,9 +33,7 @@ Named = Mapping[str, np.ndarray]
 
 def check_atoms_line(claim: Mapping[str, Any], witness: Named, subject: Named, arb: bool) -> Verdict:
     """Float64 enclosures of the target at the points; ``arb`` changes nothing."""
-    claimed, eps = claim["atoms"], claimed_number(claim, "eps")
-    if type(claimed) is not int or claimed < 1:
-        raise InvalidWitness(f"claim atoms must be a positive integer, not {claimed!r}.")
+    claimed, eps = claimed_atoms(claim), claimed_number(claim, "eps")
     radius = np.asarray(subject["radius"], np.float64)
     if radius.ndim != 1 or not len(radius) or not (radius > 0).all():
         raise InvalidWitness("radius must be positive numbers, one for each coordinate.")

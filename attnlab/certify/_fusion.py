@@ -9,7 +9,7 @@ library accepts no negative exponent.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -83,6 +83,23 @@ def decode_heads(array: np.ndarray) -> list[HeadData]:
         if len(h.weights) != len(h.exponents) or min(h.weights) <= 0:
             raise InvalidWitness("A head needs one positive weight per atom.")
     return heads
+
+
+def claim_and_heads(
+    claim: Mapping[str, Any], subject: Mapping[str, np.ndarray]
+) -> tuple[int, list[HeadData], int]:
+    """What every certificate of a fusion starts with: the claimed number of atoms, the heads of the sum, and
+    the common denominator of their values."""
+    heads = decode_heads(subject["heads"])
+    return claimed_atoms(claim), heads, value_scale(heads)
+
+
+def claimed_atoms(claim: Mapping[str, Any]) -> int:
+    """The number of atoms in a claim, which must be a positive integer."""
+    atoms = claim["atoms"]
+    if type(atoms) is not int or atoms < 1:
+        raise InvalidWitness(f"claim atoms must be a positive integer, not {atoms!r}.")
+    return atoms
 
 
 def context(variables: int) -> Any:

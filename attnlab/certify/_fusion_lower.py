@@ -40,10 +40,9 @@ from ._fusion import (
     Poly,
     Terms,
     checked_blocks,
-    decode_heads,
+    claim_and_heads,
     ratios,
     untext,
-    value_scale,
 )
 from ._fusion_coprime import coprime
 from ._fusion_direct import limit_bound, valuation_bound
@@ -69,10 +68,7 @@ def check_lower(
     arb: bool,
 ) -> Verdict:
     """Claim: ``{"atoms": m}``. Subject: ``heads``. Everything is exact, so ``arb`` changes nothing."""
-    claimed = claim["atoms"]
-    if type(claimed) is not int:
-        raise InvalidWitness("The claimed number of atoms must be an integer.")
-    heads = decode_heads(subject["heads"])
+    claimed, heads, scale = claim_and_heads(claim, subject)
     parts = untext(witness["parts"])
     if sorted(h for part in parts for h in part["heads"]) != list(range(len(heads))):
         raise InvalidWitness("The parts do not contain every head exactly once.")
@@ -81,7 +77,6 @@ def check_lower(
         raise InvalidWitness("The key differences of the parts are not independent.")
     if sum(part["method"] in ALONE for part in parts) > 1:
         raise InvalidWitness("Only one part may be bounded by exhaustive search or by limits.")
-    scale = value_scale(heads)
     atoms = prod(_bound(group, scale, part) for group, part in zip(groups, parts, strict=True))
 
     why = " and ".join(METHODS[m] for m in sorted({part["method"] for part in parts}))

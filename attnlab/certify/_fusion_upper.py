@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._errors import InvalidWitness
-from ._fusion import Poly, add, decode_blocks, decode_heads, ratios, value_scale
+from ._fusion import Poly, add, claim_and_heads, decode_blocks, decode_heads, ratios
 from ._verdict import Verdict, failed
 
 
@@ -24,11 +24,7 @@ def check_upper(
     arb: bool,
 ) -> Verdict:
     """Claim: ``{"atoms": m}``. Subject: ``heads``. Everything is exact, so ``arb`` changes nothing."""
-    claimed = claim["atoms"]
-    if type(claimed) is not int:
-        raise InvalidWitness("The claimed number of atoms must be an integer.")
-    heads = decode_heads(subject["heads"])
-    scale = value_scale(heads)
+    claimed, heads, scale = claim_and_heads(claim, subject)
     total = add([b.ratio for b in decode_blocks(witness["blocks"], ratios(heads, scale))])
     (fused,) = decode_heads(witness["head"])
     if len(fused.values[0]) != len(total.numerators):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ._errors import InvalidWitness
-from ._fusion import fraction, untext, whole
+from ._fusion import claimed_atoms, fraction, untext, whole
 from ._verdict import Verdict, failed
 
 NORMS = {"1": 1.0, "2": 2.0, "inf": math.inf}
@@ -135,9 +135,7 @@ def check_robust(
     arb: bool,
 ) -> Verdict:
     """Everything is exact, so ``arb`` changes nothing."""
-    claimed, eps, norm = claim["atoms"], fraction(claim["eps"]), claim["norm"]
-    if type(claimed) is not int or claimed < 1:
-        raise InvalidWitness(f"claim atoms must be a positive integer, not {claimed!r}.")
+    claimed, eps, norm = claimed_atoms(claim), fraction(claim["eps"]), claim["norm"]
     if eps < 0 or norm not in NORMS:
         raise InvalidWitness(f"claim eps must be at least 0 and norm one of {', '.join(NORMS)}.")
     heads = _decoded(subject["heads"])

@@ -27,7 +27,7 @@ def test_atom_phase(tmp_path):
     assert all(row["lower"] <= row["upper"] for row in rows)
     exact = [row["upper"] for row in rows if row["kind"] == "fit" and row["m"] == 2 ** row["d"]]
     assert max(exact) < 1e-6
-    assert "4 of 4 earlier errors met" in (tmp_path / "report.md").read_text()
+    assert "2 of 2 earlier errors met" in (tmp_path / "report.md").read_text()
 
 
 def test_distill(tmp_path):
