@@ -22,8 +22,8 @@ from attnlab.certify._fusion import ratios, value_scale
 from attnlab.fusion import ExactHead, exact_sigmoid_sum, fuse
 
 Case = tuple[str, str, list[ExactHead]]
-SECONDS = {"smoke": 1.0, "small": 50.0, "paper": 120.0}  # time limit per sum
-HUNT = {"smoke": 5, "small": 60, "paper": 1000}  # sums of 2, of 3 and of 4 sigmoids in the hunt
+SECONDS = {"smoke": 0.5, "small": 50.0, "paper": 120.0}  # time limit per sum
+HUNT = {"smoke": 3, "small": 60, "paper": 1000}  # sums of 2, of 3 and of 4 sigmoids in the hunt
 
 
 def main(argv: list[str] | None = None) -> int:
