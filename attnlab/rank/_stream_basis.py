@@ -9,7 +9,7 @@ from ._factored import FactoredAttention
 from ._stream import Stream, image, some_rows
 
 FIRST, MOST = 256, 2048  # landmark rows to begin with and at most
-NOISE = {4: 1e-4, 8: 1e-9}  # singular values below this share are rounding, by bytes of a float
+NOISE = {4: 1e-4, 8: 1e-7}  # singular values below this share are rounding, by bytes of a float
 CHUNK = 4096
 
 

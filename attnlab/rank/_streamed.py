@@ -106,7 +106,7 @@ class Streamed:
         report: Callable[[str], None],
     ):
         self.attention, self.plan, self.report = attention, chosen, report
-        ease = float(np.clip((2**24 / math.prod(attention.shape)) ** 0.5, 0.6, 12))
+        ease = float(np.clip((2**24 / math.prod(attention.shape)) ** 0.5, 0.5, 12))
         given = BUDGETS[effort]
         self.budget = replace(given, passes=round(ease * given.passes), patience=round(ease * given.patience))
         self.rng = np.random.default_rng(seed)
