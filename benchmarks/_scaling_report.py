@@ -1,5 +1,6 @@
 """Exponents, tables and the figure of ``scaling.py``, from its rows alone."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,11 +9,13 @@ import numpy as np
 from _lab import markdown_table  # pyright: ignore[reportMissingImports]  # path set by scaling.py
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnlab.laws import fit_slope
 
 Row = dict[str, Any]
 LARGE = 3  # an exponent is fitted to at most the largest 2^LARGE-fold range of sizes
+LEAST = {"peak_mb": 16.0}  # less is noise of the allocator
 AXES = (
     ("n", "n", "n: size of the matrix"),
     ("bracket", "n", "n: size of the matrix"),
@@ -35,12 +38,12 @@ def series(rows: Sequence[Row], section: str, variable: str, value: str) -> dict
 
 
 def baseline(rows: Sequence[Row]) -> float:
-    """Peak memory of a process that only imports, in MB."""
-    return next((r["peak_mb"] for r in rows if r["series"] == "imports only"), 0.0)
+    """Peak memory of a process that compiles and runs searches at n = 16, in MB."""
+    return next((r["peak_mb"] for r in rows if r["section"] == "start"), 0.0)
 
 
 def exponents(rows: Sequence[Row]) -> str:
-    """Fitted power laws of time, and of memory above the imports, over the largest sizes."""
+    """Fitted power laws of time, and of memory above the start, over the largest sizes."""
     table, base = [], baseline(rows)
     for section, variable, _ in AXES:
         for value, unit in (("seconds", "time"), ("peak_mb", "memory")):
@@ -49,7 +52,11 @@ def exponents(rows: Sequence[Row]) -> str:
                     if section not in ("n", "bracket", "streamed"):
                         continue
                     y = np.subtract(y, base)
-                kept = [(a, b) for a, b in zip(x, y, strict=True) if b > 0 and a >= max(x) / 2**LARGE]
+                kept = [
+                    (a, b)
+                    for a, b in zip(x, y, strict=True)
+                    if b > LEAST.get(value, 0) and a >= max(x) / 2**LARGE
+                ]
                 if len(kept) < 3:
                     continue
                 a, b = zip(*kept, strict=True)
@@ -65,8 +72,8 @@ def write(rows: Sequence[Row], skipped: Sequence[str]) -> str:
     parts = [
         "# Scaling\n",
         "Every point in a fresh process; times are the least of three calls after a first one that compiles, "
-        f"compile time apart. A process that only imports peaks at {base:.0f} MB; exponents of memory are "
-        "of what is above that. Search times include the starts made on the host.\n",
+        f"compile time apart. A process that compiles and searches at n = 16 peaks at {base:.0f} MB, "
+        "and memory exponents are of what is above that. Search times include the starts made on the host.\n",
         f"## Exponents\n\n{exponents(rows)}\n",
     ]
     for title, make in (
@@ -79,7 +86,7 @@ def write(rows: Sequence[Row], skipped: Sequence[str]) -> str:
         if text := make(rows):
             parts.append(f"## {title}\n\n{text}\n")
     if skipped:
-        parts.append("Not measured for lack of time: " + "; ".join(skipped) + ".\n")
+        parts.append("Not measured: " + "; ".join(skipped) + ".\n")
     return "\n".join(parts)
 
 
@@ -123,7 +130,8 @@ def devices(rows: Sequence[Row]) -> str:
         for name, (x, y) in found.items()
         for count, s in zip(x, y, strict=True)
     ]
-    return markdown_table(["64 lanes", "devices", "run (s)", "speed-up"], table) if table else ""
+    text = markdown_table(["64 lanes", "devices", "run (s)", "speed-up"], table)
+    return f"{text}\n\nOn {os.cpu_count()} cores: CPU devices beyond that share them." if table else ""
 
 
 def precision(rows: Sequence[Row]) -> str:
@@ -168,7 +176,10 @@ def draw(rows: Sequence[Row]) -> Figure:
     for section in ("n", "bracket", "streamed"):
         _lines(time_n, series(rows, section, "n", "seconds"))
         found = series(rows, section, "n", "peak_mb")
-        _lines(memory_n, {k: (x, np.maximum(np.subtract(y, base), 1)) for k, (x, y) in found.items()})
+        above = {k: (np.array(x), np.subtract(y, base)) for k, (x, y) in found.items()}
+        _lines(
+            memory_n, {k: (x[y > LEAST["peak_mb"]], y[y > LEAST["peak_mb"]]) for k, (x, y) in above.items()}
+        )
     _lines(rank, series(rows, "rank", "rank", "seconds"))
     _lines(lane, series(rows, "lanes", "lanes", "seconds"))
     _lines(dimension, series(rows, "d", "d", "seconds"))
@@ -176,7 +187,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     _lines(device, {k: (x, y[0] / np.array(y)) for k, (x, y) in found.items()}, log=False)
     for axes, x, y in (
         (time_n, "n", "seconds"),
-        (memory_n, "n", "peak MB above imports"),
+        (memory_n, "n", "peak MB above a search at n = 16"),
         (rank, "rank k", "seconds"),
         (lane, "lanes", "seconds"),
         (device, "devices", "speed-up of 64 lanes"),
@@ -191,9 +202,13 @@ def draw(rows: Sequence[Row]) -> Figure:
 
 def _lines(axes: Axes, found: dict[str, tuple[Any, Any]], log: bool = True) -> None:
     for name, (x, y) in found.items():
-        axes.plot(x, y, "o-", ms=4, lw=1, label=name)
+        if len(x):
+            axes.plot(x, y, "o-", ms=4, lw=1, label=name)
     if log:
-        axes.set(xscale="log", yscale="log")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _seconds(value: float | None) -> str:

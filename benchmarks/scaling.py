@@ -55,7 +55,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "peers": (60.0, 4, [10, 12], 16),
     },
     "paper": {
-        "n": [64, 128, 256, 512, 1024, 2048],
+        "n": [64, 128, 256, 512, 1024],
         "bracket": [32, 64, 128, 256],
         "streamed": [1024, 2048, 4096, 8192, 16384],
         "ranks": (256, [4, 8, 16, 32, 64, 128]),
@@ -104,7 +104,8 @@ def points(preset: str, accelerator: bool, here: int) -> list[Point]:
     for count in size["devices"]:
         if not accelerator or count <= here:
             flags = {} if accelerator else as_devices(count)
-            found.append(("devices", "devices", {"count": count, "lanes": 64, **shape}, flags))
+            more = {"count": count, "lanes": 64, "steps": 4 * steps}
+            found.append(("devices", "devices", {**shape, **more}, flags))
     fits, radii = size["dimensions"]
     found.append(("d", "dimensions", {"fits": fits, "radii": radii}, {}))
     heads, values, effort = size["precision"]
@@ -147,10 +148,10 @@ def run_point(text: str) -> int:
 
 
 def earlier(path: Path, sections: set[str]) -> list[dict[str, Any]]:
-    """Rows of the sections that are not measured again."""
+    """Rows of these sections from an earlier run."""
     if not path.exists():
         return []
-    return [row for row in pq.read_table(path).to_pylist() if row["section"] not in sections]
+    return [row for row in pq.read_table(path).to_pylist() if row["section"] in sections]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -164,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
 
     run = _lab.start("scaling", str(__doc__), argv=argv, add=add)
     # In a process of its own: this one must not hold an accelerator.
-    (start,) = measure(("imports", "idle", {}, {}), run.preset, 120)
+    (start,) = measure(("start", "idle", {}, {}), run.preset, 120)
     todo = points(run.preset, start["text"] != "cpu", start["devices"])
     known = sorted({section for section, *_ in todo})
     sections = set(run.more.only.split(",")) if run.more.only else set(known)
@@ -179,19 +180,22 @@ def main(argv: list[str] | None = None) -> int:
             left = run.more.budget - (time.perf_counter() - begin)
             try:
                 rows += measure(point, run.preset, min(max(left, 1.0), 1e6)) if left > 0 else []
-                late = left <= 0
+                reason = "" if left > 0 else "no time left"
             except subprocess.TimeoutExpired:
-                late = True
-            if late:
-                skipped.append(f"{point[1]} {point[2]}")
+                reason = "no time left"
+            except RuntimeError as error:  # the other points still count
+                reason = "failed"
+                console.print(str(error), style="red", markup=False)
+            if reason:
+                skipped.append(f"{point[1]} {point[2]} ({reason})")
             bar.advance(task)
-    rows += earlier(run.out / "results.parquet", sections | {"imports"})
+    rows += earlier(run.out / "results.parquet", set(known) - sections)
     rows = [{c: row.get(c) for c in COLUMNS} for row in rows]
     run.facts["command"] = "python benchmarks/scaling.py " + " ".join(sys.argv[1:] if argv is None else argv)
-    presets = {row["section"]: row["preset"] for row in rows if row["section"] != "imports"}
+    presets = {row["section"]: row["preset"] for row in rows if row["section"] != "start"}
     run.facts["sections"] = "; ".join(f"{s}: --preset {p} --only {s}" for s, p in sorted(presets.items()))
     run.save(rows, draw(rows), write(rows, skipped))
-    return 0
+    return int(any(text.endswith("(failed)") for text in skipped))
 
 
 if __name__ == "__main__":

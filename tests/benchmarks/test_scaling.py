@@ -19,7 +19,7 @@ def test_one_section_in_its_smoke_preset(tmp_path):
     done = run("--preset", "smoke", "--only", "d", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "results.parquet").to_pylist()
-    assert {row["section"] for row in rows} == {"imports", "d"}
+    assert {row["section"] for row in rows} == {"start", "d"}
     assert all(row["seconds"] > 0 < row["compile_seconds"] for row in rows if row["section"] == "d")
     report = (tmp_path / "report.md").read_text()
     assert "| factor radius | time | d = 1 .. 4 |" in report
@@ -31,14 +31,14 @@ def test_one_section_in_its_smoke_preset(tmp_path):
 
 
 def test_exponents_are_those_of_the_rows():
-    """Rows that follow a law exactly: memory above the imports grows like n, time like n^2."""
+    """Rows that follow a law exactly: memory above the start grows like n, time like n^2."""
     code = """
 import json, sys
 sys.path.insert(0, "../experiments")
 from _scaling_report import draw, write
 from scaling import COLUMNS
 none = dict.fromkeys(COLUMNS)
-rows = [none | {"section": "imports", "series": "imports only", "peak_mb": 100.0}]
+rows = [none | {"section": "start", "series": "start", "peak_mb": 100.0}]
 for n in (4, 1024, 2048, 4096, 8192):
     law = {"seconds": 1e-6 * n**2, "peak_mb": 100 + n / 64, "compile_seconds": 1.0, "low": 3, "high": 4}
     rows.append(none | {"section": "streamed", "series": "streamed bracket", "n": n} | law)
@@ -49,4 +49,4 @@ print(json.dumps(write(rows, ["a point"])))
     report = json.loads(done.stdout)
     assert "| streamed bracket | time | n = 1024 .. 8192 | 2.00 | [2.00, 2.00] | 4 |" in report, done.stderr
     assert "| streamed bracket | memory | n = 1024 .. 8192 | 1.00 | [1.00, 1.00] | 4 |" in report
-    assert "Not measured for lack of time: a point." in report
+    assert "Not measured: a point." in report
