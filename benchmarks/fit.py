@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from attnlab.fusion import Box, fit, fit_many, sup_error
 from attnlab.fusion._distill import select_atoms
 from attnlab.fusion._fit import NODES
-from attnlab.fusion._fit_search import search
+from attnlab.fusion._fit_search import _lane_of, search
 from attnlab.fusion._fit_starts import make_starts
 from attnlab.fusion._function import Function, head_values, softmax
 from attnlab.fusion._polish import Atoms, jacobian
@@ -104,6 +104,27 @@ def lane_scaling() -> None:
         seconds = time.perf_counter() - begin
         print(f"| {lanes_wanted} | {seconds:.1f} | {lanes_wanted / seconds:.0f} |", flush=True)
     print(f"\nCompile time: {compile_seconds:.1f} s.\n")
+    memory(points, wanted)
+
+
+def memory(points: np.ndarray, wanted: np.ndarray) -> None:
+    """Predicted device memory of a chunk (three Jacobians per lane) beside what XLA reports."""
+    (n, d), m = points.shape, 8
+    print("| lanes in a chunk | predicted MB | XLA MB |\n|---|---|---|")
+    shape = lambda *s: jax.ShapeDtypeStruct(s, "float32")
+    data = (shape(*points.shape), shape(*wanted.shape), jax.ShapeDtypeStruct((), "int32"))
+    for lanes in (4, 64):
+        start = (
+            shape(lanes, m, d),
+            shape(lanes, m),
+            shape(lanes, m, 1),
+            jax.ShapeDtypeStruct((lanes, m), bool),
+        )
+        program = jax.jit(jax.vmap(_lane_of, in_axes=(0, None, None, None)))
+        report = program.lower(start, *data).compile().memory_analysis()
+        used = f"{report.temp_size_in_bytes / 1e6:.1f}" if report else "not reported"
+        print(f"| {lanes} | {3 * lanes * n * m * (d + 2) * 4 / 1e6:.1f} | {used} |")
+    print(flush=True)
 
 
 def whole_run() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab import HeadSum, sigmoid_sum
+from attnlab import Head, HeadSum, sigmoid_sum
 from attnlab.fusion import _distill
 from attnlab.fusion._distill import distill, select_atoms
 from attnlab.fusion._function import head_arrays, head_values
@@ -44,12 +44,24 @@ def test_steps_rate_starts_and_smaller_counts_do_not_recompile(rng, monkeypatch)
     assert len(traces) == 1
 
 
+def test_held_out_queries_keep_the_fit_honest(rng):
+    """On the convex hull of few queries the error elsewhere stays near the error reported."""
+    heads = [Head(rng.normal(size=(10, 6)), rng.normal(size=(10, 2))) for _ in range(2)]
+    corners = 2 * rng.normal(size=(12, 6))
+    hull = lambda n: rng.dirichlet(np.full(12, 0.3), n) @ corners
+    found = distill(HeadSum(heads), [8], hull(1000), key=0, starts=2, steps=200)
+    other = hull(2000)
+    wanted = np.asarray(sum(head_values(*head_arrays(h), other) for h in heads))
+    assert found.error_on(other, wanted)[0] < 2 * found.errors[0]
+
+
 @pytest.mark.parametrize(
     ("queries", "counts", "message"),
     [
-        (np.zeros((5, 3)), [2], "queries"),
-        (np.full((5, 2), np.nan), [2], "queries"),
-        (np.zeros((5, 2)), [0], "counts"),
+        (np.zeros((20, 3)), [2], "queries"),
+        (np.zeros((5, 2)), [2], "at least 16"),
+        (np.full((20, 2), np.nan), [2], "queries"),
+        (np.zeros((20, 2)), [0], "counts"),
     ],
 )
 def test_bad_input(queries, counts, message):
