@@ -58,26 +58,27 @@ class Bernstein:
 def aggregate(exact: Factored, basis: Basis, count: int) -> Aggregate:
     """At most ``count`` independent rows, and as many clusters of nearly proportional columns."""
     m, n = exact.shape
+    image = basis.image.astype(np.float64)
+    values, turn = np.linalg.eigh(image.T @ image)
+    size = min(count, basis.size)
+    scales, turn = np.sqrt(np.maximum(values[::-1], 0))[:size], turn[:, ::-1][:, :size]
     rows = np.arange(m)
     if m > count:
-        rows = scipy.linalg.qr(basis.image.T.astype(np.float64), pivoting=True, mode="r")[-1][:count]
-        rows = rows[: min(count, basis.size)]
-    rows = np.sort(rows)
-    labels = np.arange(n) if n <= count else _clusters(basis, count)
+        rows = np.sort(scipy.linalg.qr((image @ turn).T, pivoting=True, mode="r")[-1][:size])
+    labels = np.arange(n)
+    if n > count:
+        directions = basis.directions.astype(np.float64)
+        mass = np.maximum(directions @ image.sum(0), 1e-12 * m / n)
+        half = max(size // 2, 1)
+        points = (directions @ turn[:, :half]) * scales[:half] / mass[:, None]
+        labels = _clusters(points, mass, count)
     matrix = exact.aggregate(rows, labels, False)
     assert isinstance(matrix, FloatBalls)
     return Aggregate(rows, labels, matrix.mid)
 
 
-def _clusters(basis: Basis, count: int) -> np.ndarray:
-    """Weighted k-means of the columns of A, each divided by its sum, as seen from the leading directions."""
-    image, directions = basis.image.astype(np.float64), basis.directions.astype(np.float64)
-    values, turn = np.linalg.eigh(image.T @ image)
-    turn = (
-        turn[:, ::-1][:, : min(count // 2, basis.size)] * np.sqrt(np.maximum(values[::-1], 0))[: count // 2]
-    )
-    mass = np.maximum(directions @ image.sum(0), 1e-12 * len(image) / len(directions))
-    points = (directions @ turn) / mass[:, None]
+def _clusters(points: np.ndarray, mass: np.ndarray, count: int) -> np.ndarray:
+    """Weighted k-means: the columns of A, each divided by its sum, as seen from the leading directions."""
     seeds = [int(mass.argmax())]
     distance = ((points - points[seeds[0]]) ** 2).sum(1)
     while len(seeds) < count:

@@ -152,6 +152,8 @@ class Streamed:
         """Raise the lower end by searches on an aggregate, if its rank is small enough for that."""
         lower = max((k + 1 for k, c in self.lower.items() if c.claim["error"] > eps), default=1)
         upper = min(k for k, c in self.upper.items() if c.claim["error"] <= eps)
+        if lower > min(upper - 1, self.budget.aggregate // 2):
+            return
         if self.aggregate is None:
             self.aggregate = aggregate(self.attention.exact, basis, self.budget.aggregate)
         top, best = min(upper - 1, self.aggregate.most), None
