@@ -11,6 +11,7 @@ from ._lattice import from_keys as from_keys
 from ._minimal_atoms import AtomBracket as AtomBracket
 from ._minimal_atoms import CurvePoint as CurvePoint
 from ._minimal_atoms import minimal_atoms as minimal_atoms
+from ._robust import robust_certificate as robust_certificate
 from ._robust import robust_lower_bound as robust_lower_bound
 from ._sup_error import Interval as Interval
 from ._sup_error import sup_error as sup_error

@@ -9,8 +9,7 @@ import pytest
 
 from attnlab import HeadSum, sigmoid_sum
 from attnlab.certify import Certificate, load
-from attnlab.fusion import exact_sigmoid_sum
-from attnlab.fusion._robust import robust_certificate
+from attnlab.fusion import exact_sigmoid_sum, robust_certificate
 from attnlab.heads import Head
 
 
