@@ -166,6 +166,21 @@ def precision(heads: list[str], values: list[int], effort: str) -> list[Row]:
     return rows
 
 
+def effort(head: str, eps: list[float], names: list[str]) -> list[Row]:
+    """Brackets of one learned head at every effort."""
+    from rank import learned_heads
+
+    a, rows = learned_heads()[head], []
+    for name in names:
+        begin, clock = time.process_time(), Clock()
+        found = al.rank.brackets(a, eps, effort=name)
+        times = {"compile_seconds": clock.compile_seconds, "cpu_seconds": time.process_time() - begin}
+        text = ", ".join(f"[{b.lower}, {b.upper}]" for b in found)
+        seconds = clock.seconds - clock.compile_seconds
+        rows.append({"series": name, "task": f"{head}, eps {eps}", "seconds": seconds, **times, "text": text})
+    return rows
+
+
 def agreement(head: str, values: list[int]) -> list[Row]:
     """Ends from a search on the devices here over those from the same search on one CPU device."""
     from rank import learned_heads
@@ -228,5 +243,18 @@ def _peer(name: str, task: str, theirs: Row, ours: Row, text: str) -> Row:
 
 TASKS: dict[str, Callable[..., list[Row]]] = {
     f.__name__: f
-    for f in (idle, search, bracket, streamed, ranks, lanes, devices, dimensions, precision, agreement, peers)
+    for f in (
+        idle,
+        search,
+        bracket,
+        streamed,
+        ranks,
+        lanes,
+        devices,
+        dimensions,
+        precision,
+        effort,
+        agreement,
+        peers,
+    )
 }

@@ -81,6 +81,7 @@ def write(rows: Sequence[Row], skipped: Sequence[str]) -> str:
         ("Lanes", lanes),
         ("Devices", devices),
         ("Precision", precision),
+        ("Effort", efforts),
         ("Peers in the same process", peers),
     ):
         if text := make(rows):
@@ -155,6 +156,13 @@ def precision(rows: Sequence[Row]) -> str:
             for r in agree
         )
     )
+
+
+def efforts(rows: Sequence[Row]) -> str:
+    mine = [r for r in rows if r["section"] == "effort"]
+    table = [[r["series"], _seconds(r["seconds"]), _seconds(r["compile_seconds"]), r["text"]] for r in mine]
+    header = ["effort", "run (s)", "compile (s)", "brackets"]
+    return f"{mine[0]['task']}, every core a device.\n\n{markdown_table(header, table)}" if mine else ""
 
 
 def peers(rows: Sequence[Row]) -> str:

@@ -18,7 +18,8 @@ import json, sys
 facts = json.load(open(sys.argv[1]))
 print("devices:", ", ".join(facts["devices"]))
 if facts["platform"] == "cpu" and sys.argv[2] != "smoke":
-    sys.exit(f"device.sh: this is a CPU ({facts['fallback']}); for a dry run add: smoke")
+    why = {"none": "JAX sees no accelerator"}.get(facts["fallback"], facts["fallback"])
+    sys.exit(f"device.sh: this is a CPU ({why}); for a dry run add: smoke")
 PYTHON
 
 # The searches first (they answer most), then agreement with the CPU, then the rest as time allows.

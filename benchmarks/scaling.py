@@ -41,6 +41,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "devices": [2],
         "dimensions": ([1], [1, 2, 4]),
         "precision": (["layer 5 head 11"], [2], "fast"),
+        "effort": ["fast"],
         "peers": (2.0, 1, [4], 1),
     },
     "small": {
@@ -52,6 +53,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "devices": [1, 2, 4, 8],
         "dimensions": ([1, 2, 4, 8, 16], [2, 4, 8, 16, 32]),
         "precision": (["layer 3 head 5", "layer 0 head 5", "layer 5 head 0"], [1, 2, 4, 8, 16, 32], "fast"),
+        "effort": ["fast", "normal"],
         "peers": (60.0, 4, [10, 12], 16),
     },
     "paper": {
@@ -63,6 +65,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "devices": [1, 2, 4, 8],
         "dimensions": ([1, 2, 4, 8, 16, 32], [2, 4, 8, 16, 32, 64]),
         "precision": (["layer 3 head 5", "layer 0 head 5", "layer 5 head 0"], [1, 2, 4, 8, 16, 32], "normal"),
+        "effort": ["fast", "normal", "thorough"],
         "peers": (60.0, 8, [10, 12, 14], 64),
     },
     "accelerator": {  # what "paper" means there
@@ -74,6 +77,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "devices": [1, 2, 4, 8],
         "dimensions": ([2, 8, 32], [8, 64]),
         "precision": (["layer 3 head 5"], [1, 2, 4, 8, 16, 32], "fast"),
+        "effort": ["fast", "normal"],
         "peers": (30.0, 4, [10], 16),
     },
 }
@@ -111,6 +115,8 @@ def points(preset: str, accelerator: bool, here: int) -> list[Point]:
     heads, values, effort = size["precision"]
     found.append(("precision", "precision", {"heads": heads, "values": values, "effort": effort}, {}))
     found.append(("precision", "agreement", {"head": heads[0], "values": values}, {}))
+    arguments = {"head": heads[0], "eps": [0.05, 0.1, 0.2, 0.5]}
+    found += [("effort", "effort", {**arguments, "names": [name]}, cores) for name in size["effort"]]
     limit, rank, dims, starts = size["peers"]
     arguments = {"limit": limit, "rank": rank, "dims": dims, "fit_starts": starts}
     found.append(("peers", "peers", arguments, {}))
