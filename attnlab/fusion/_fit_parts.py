@@ -7,9 +7,11 @@ import numpy as np
 
 from ..certify import _sup_error as bounds
 from ._box import Box
+from ._fit_starts import product_of
 from ._function import Function, head_values, worst_points
 from ._polish import Atoms, Samples, polish
 
+MOST_DIMS = 4  # above, a smaller problem is hardly cheaper than the one at hand
 ROUNDS = 4  # of adding missed points
 MISSED = 2e-4  # relative excess over the samples that is worth another round
 BUDGETS = {1: 20_000, 2: 20_000, 3: 20_000, 4: 100_000}  # boxes per round; above dimension 4 samples must do
@@ -27,29 +29,24 @@ def composed(function: Function, m: int, fit_part: Callable[[Part, int, Box], At
     Arguments:
         fit_part: fits a sum of heads with a number of atoms on a box of fewer dimensions.
     """
-    found, seen = [], set()
-    for i, (keys, values, logs) in enumerate(function.heads or []):
-        rest = [h for j, h in enumerate(function.heads or []) if j != i]
-        wanted, rest_of = divmod(m, len(logs))
-        active = np.flatnonzero(np.any([np.ptp(k, axis=0) > 0 for k, _, _ in rest], axis=0)) if rest else []
-        size = np.prod([len(h[2]) for h in rest])
-        if rest_of or not 2 <= wanted < size or not 0 < len(active) < function.box.dim or len(logs) < 2:
+    heads, found, seen = function.heads or [], [], set()
+    if function.box.dim > MOST_DIMS:
+        return []
+    for i, head in enumerate(heads):
+        rest, n = heads[:i] + heads[i + 1 :], len(head[2])
+        active = np.flatnonzero(np.sum([np.ptp(k, axis=0) for k, _, _ in rest], axis=0))
+        largest = np.prod([len(b) for _, _, b in rest])
+        if n < 2 or m % n or not 2 <= m // n < largest or not 0 < len(active) < function.box.dim:
             continue
         part = [(k[:, active], v, b) for k, v, b in rest]
-        name = tuple(x.tobytes() for head in part for x in head)
+        name = tuple(x.tobytes() for h in part for x in h)
         if name in seen:  # the same problem in other coordinates
             continue
         seen.add(name)
-        k, v, b = fit_part(part, wanted, Box(function.box.radius, len(active)))
+        k, v, b = fit_part(part, m // n, Box(function.box.radius, len(active)))
         wide = np.zeros((len(k), function.box.dim))
         wide[:, active] = k
-        found.append(
-            (
-                (keys[:, None] + wide).reshape(-1, keys.shape[1]),
-                (values[:, None] + v).reshape(-1, values.shape[1]),
-                (logs[:, None] + b).reshape(-1),
-            )
-        )
+        found.append(product_of(head, (wide, v, b)))
     return found
 
 

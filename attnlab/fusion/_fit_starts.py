@@ -1,5 +1,6 @@
 """Starts for the search: keys and log-weights of m atoms (values follow in closed form)."""
 
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -18,16 +19,17 @@ def product_atoms(target: Function) -> Atoms | None:
     callables and for products that are too large. It equals the target everywhere."""
     if target.heads is None or np.prod([len(h[2]) for h in target.heads], dtype=float) > LARGEST_PRODUCT:
         return None
-    keys, values, logs = target.heads[0]
-    for k, v, b in target.heads[1:]:
-        keys = (keys[:, None] + k).reshape(-1, keys.shape[1])
-        values = (values[:, None] + v).reshape(-1, values.shape[1])
-        logs = (logs[:, None] + b).reshape(-1)
+    keys, values, logs = reduce(product_of, target.heads)
     unique, group = np.unique(keys.round(12), axis=0, return_inverse=True)
     weights = np.exp(logs - logs.max())
     mass = np.bincount(group.reshape(-1), weights)
     sums = [np.bincount(group.reshape(-1), weights * v) for v in values.T]
     return unique, np.stack(sums, 1) / mass[:, None], np.log(mass)
+
+
+def product_of(first: Atoms, second: Atoms) -> Atoms:
+    """The head that equals the sum of two heads: one atom for each pair of theirs."""
+    return tuple((a[:, None] + b).reshape(-1, *a.shape[1:]) for a, b in zip(first, second, strict=True))  # pyright: ignore[reportReturnType]
 
 
 def paired_keys(target: Function, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
