@@ -62,6 +62,7 @@ def survey(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Certified brackets on r_eps for every head, with heat maps and rank budgets; resumable."""
+    from ._devices import fallback, use_every_core
     from .cli import _numbers
     from .survey import Settings, plan, run, verify_store, write_report
     from .survey._progress import Bar
@@ -76,6 +77,10 @@ def survey(
     inputs = {"texts": text or None, "images": image or None, "windows": windows, "max_length": max_length}
     if not dry_run:
         admit(out, settings, resume)  # before a model is loaded for nothing
+    if engine == "local":
+        use_every_core()
+        if (said := fallback()) is not None:
+            errors.print(f"attnlab: {said}", style="yellow", markup=False, soft_wrap=True)
     with errors.status("reading heads") as status:
         matrices = plan(_heads(sources, choice, inputs, status.update), temperatures, settings)
     if dry_run:
