@@ -154,10 +154,11 @@ def precision(heads: list[str], values: list[int], effort: str) -> list[Row]:
     for name in heads:
         a, found = learned_heads()[name], {}
         for p in DTYPES:
-            clock = Clock()
+            clock, begin = Clock(), time.process_time()
             found[p] = al.rank.error_profile(a, values, effort=effort, precision=p)
+            times = {"compile_seconds": clock.compile_seconds, "cpu_seconds": time.process_time() - begin}
             seconds = clock.seconds - clock.compile_seconds
-            rows.append({"series": f"profile, {p}", "text": name, "seconds": seconds})
+            rows.append({"series": f"profile, {p}", "text": name, "seconds": seconds, **times})
         single, double = found["float32"], found["float64"]
         for k in values:
             i = int(np.flatnonzero(single.ranks == k)[0])
