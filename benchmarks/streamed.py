@@ -190,6 +190,9 @@ def report(points: dict[tuple[str, int], dict]) -> str:
             f"{p['seconds']:.0f} s with {p['peak_mb']:.0f} MB at the peak ({p['before_mb']:.0f} MB before, "
             f"with the factors). The matrix would take {8 * VERIFY**2 / 1e9:.0f} GB.",
         ]
+    missing = [f"{kind}:{n}" for kind, n in POINTS if (kind, n) not in points]
+    if missing:
+        lines += ["", f"Not run here: {', '.join(missing)} (the same command runs what is missing)."]
     return "\n".join(lines) + "\n"
 
 
