@@ -39,7 +39,8 @@ def results():
     yield flat(_search.search(c, x, y, gauge, mask, np.full(lanes, 0.5), steps=9, dtype=float))
     yield flat(tuple(_fit_search.search(heads, points, points[:, :1], 4, np.float64).lanes[:3]))
     yield flat([(d.left, d.right, d.lower) for d in _radius.solve_designs(designs, 1e-3)])
-    yield flat(_distill._descend(heads, points, points[:, :1], np.ones(3), 0.01, 5)[1])
+    data = (points, points[:, :1])
+    yield flat(_distill._descend(heads, data, data, np.ones(3), 0.01, 5)[1])
 """
 
 DEVICES = """
@@ -48,7 +49,8 @@ whole = list(results())
 for count in (1, 2):
     with use_devices(jax.devices()[:count]):
         for one, other in zip(results(), whole):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+            tol = 1e-3 if one.dtype == np.float32 else 1e-9  # float32 rounding grows over the steps
+            np.testing.assert_allclose(one, other, rtol=tol, atol=1e-3 * tol)
 print("same")
 """
 

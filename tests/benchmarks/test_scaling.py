@@ -40,7 +40,7 @@ from scaling import COLUMNS
 none = dict.fromkeys(COLUMNS)
 rows = [none | {"section": "start", "series": "start", "peak_mb": 100.0}]
 for n in (4, 1024, 2048, 4096, 8192):
-    law = {"seconds": 1e-6 * n**2, "peak_mb": 100 + n / 64, "compile_seconds": 1.0, "low": 3, "high": 4}
+    law = {"seconds": 1e-6 * n**2, "peak_mb": 100 + n / 32, "compile_seconds": 1.0, "low": 3, "high": 4}
     rows.append(none | {"section": "streamed", "series": "streamed bracket", "n": n} | law)
 draw(rows)
 print(json.dumps(write(rows, ["a point"])))
