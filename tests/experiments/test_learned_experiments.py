@@ -1,5 +1,6 @@
 """The learned-head experiments: the interval regression against known answers, and smoke runs."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -86,6 +87,16 @@ def test_features_do_not_see_the_gauge_where_they_should_not(rng):
     everything = [name for block in protocol["features"].values() for name in block]
     assert all(np.isfinite(first[name]) for name in everything)
     assert len(set(everything)) == len(everything)
+
+
+def test_the_committed_results_follow_the_committed_protocol():
+    results = SCRIPTS / "results" / "heldout" / "results.parquet"
+    about = json.loads(pq.read_schema(results).metadata[b"attnlab"])
+    assert about["follows_protocol"]
+    assert (
+        about["protocol_sha256"]
+        == hashlib.sha256((SCRIPTS / "heldout_protocol.toml").read_bytes()).hexdigest()
+    )
 
 
 @pytest.mark.parametrize("name", ["learned_heads", "heldout"])
