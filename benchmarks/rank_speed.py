@@ -134,7 +134,7 @@ def main() -> int:
     first, second = heads["layer 3 head 5"], heads["layer 3 head 0"]
     text = (
         "# Rank brackets: cost\n\n"
-        f"Command: `python benchmarks/rank_speed.py` ({os.cpu_count()} CPU cores, float64, "
+        f"Command: `python benchmarks/rank_speed.py` ({os.cpu_count()} CPU cores, float32 search, "
         f'jax {jax.__version__}, MiniLM layer 3 heads 5 and 0, n = 64, effort "normal").\n\n'
         f"{cost_table(first, second)}\n\n"
         f"## Time to equal upper error, layer 3 head 5\n\n{peer_table(first, args.limit)}\n"
