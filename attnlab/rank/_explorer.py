@@ -21,6 +21,7 @@ from ._descend import LaneCode
 from ._effort import Effort
 from ._lower import polish_lower, search_lower
 from ._one_dimensional import line
+from ._refine import refine_lower
 from ._summing import two_summing
 from ._target import Target
 from ._upper import polish_upper, search_upper
@@ -120,6 +121,8 @@ class Explorer:
             right, weights = min(
                 candidates, key=lambda f: np.nan_to_num(np.abs(f[1]).sum(1).max(), nan=np.inf)
             )
+            if np.isfinite(weights).all():
+                right, weights = refine_lower(self.target.matrix, right, weights)
             if self.effort.polish:
                 weights = polish_lower(self.target.matrix, right, weights)
             if np.isfinite(weights).all():

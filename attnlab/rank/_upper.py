@@ -5,9 +5,9 @@ from scipy.optimize import linprog
 
 from ._descend import Problem, descend, smooth_max_row_sum
 
-# Step sizes relative to the parameters; start number picks one in turn. Ranks near the full one need
-# the small ones, rank 1 and 2 the large one.
+# Step sizes relative to the parameters; start number picks one in turn.
 RATES = (0.01, 0.005, 0.0025, 0.0012)
+PERTURBATION = 0.3  # of the starts, relative to the parameters
 
 
 class Factors(Problem):
@@ -24,7 +24,8 @@ def search_upper(
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Search one pair of factors per lane.
 
-    Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it (which pays).
+    Arguments as in ``search_lower``; start 0 is the truncated SVD, others perturb it (which pays). Where
+    the SVD is already close, steps and perturbations are smaller, or they would wash its accuracy out.
 
     Returns:
         For every lane U (m, k), W (k, N) in float64; and its ``LaneCode``.
@@ -38,14 +39,20 @@ def search_upper(
         root = np.sqrt(s[:rank])
         left[i, :, :rank], right[i, :rank] = u[:, :rank] * root, root[:, None] * vt[:rank]
         scales[:, i] = [np.sqrt(np.mean(x * x)) for x in (left[i, :, :rank], right[i, :rank])]
+        scales[:, i] *= _boldness(np.abs(matrix - left[i] @ right[i]).sum(1).max())
         if start:
-            left[i, :, :rank] += 0.3 * scales[0, i] * rng.normal(size=(m, rank))
-            right[i, :rank] += 0.3 * scales[1, i] * rng.normal(size=(rank, n))
+            left[i, :, :rank] += PERTURBATION * scales[0, i] * rng.normal(size=(m, rank))
+            right[i, :rank] += PERTURBATION * scales[1, i] * rng.normal(size=(rank, n))
     rates = np.take(RATES, starts % len(RATES))
     state = mask = np.ones((lanes, 1))
     result = descend(Factors(), matrix, (left, right), state, tuple(scales), mask, rates, steps, dtype)
     u, w = (np.asarray(x, np.float64) for x in result.params)
     return [(u[i, :, :rank], w[i, :rank]) for i, rank in enumerate(ranks)], result.code
+
+
+def _boldness(error: float) -> float:
+    """How far to move from a start of this error, 1 being the most: fitted to MiniLM heads, all ranks."""
+    return min(1.0, 3 * error**0.75)
 
 
 def polish_upper(matrix: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
