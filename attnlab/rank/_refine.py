@@ -14,9 +14,7 @@ STEPS, RATE = 400, 0.02  # the rate is relative to the size of the parameters
 WARM_UP = 10  # steps over which the rate grows to its full size
 
 
-def refine_lower(
-    matrix: np.ndarray, right: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def refine_lower(matrix: np.ndarray, right: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A witness (R, C) at least as good as the given one.
 
     Adam on the smoothed log max_j ||C_j||_1, C = Z + (R - Z A R)(L A R)^{-1} L, from Z = C and

@@ -20,7 +20,7 @@ def norm(weights):
     return np.abs(weights).sum(1).max()
 
 
-@pytest.mark.parametrize("width, heat", [(0.1, 0.1), (1e-3, 1e-3)])
+@pytest.mark.parametrize(("width", "heat"), [(0.1, 0.1), (1e-3, 1e-3)])
 def test_gradients_are_those_of_the_search(matrix, rng, width, heat):
     """JAX differentiates the same objective with a true inverse."""
     params = rng.normal(size=(4, 9)), rng.normal(size=(11, 4)), 0.3 * rng.normal(size=(11, 9))
@@ -38,8 +38,7 @@ def test_gradients_are_those_of_the_search(matrix, rng, width, heat):
 
 
 def test_refining_proves_more_and_keeps_the_identity(matrix):
-    u, s, vt = np.linalg.svd(matrix)
-    right = vt[:4].T
+    right = np.linalg.svd(matrix)[2][:4].T
     crude = right @ np.linalg.pinv(matrix @ right)
     better, weights = refine_lower(matrix, right, crude)
     np.testing.assert_allclose(weights @ matrix @ better, better, atol=1e-9)
@@ -49,7 +48,7 @@ def test_refining_proves_more_and_keeps_the_identity(matrix):
 def test_refining_never_hurts():
     """At a witness that is already the best (a permutation) and after a long search."""
     eye = np.eye(5)
-    right, weights = refine_lower(eye, eye[:, :3], eye[:, :3] @ eye[:3])
+    _, weights = refine_lower(eye, eye[:, :3], eye[:, :3] @ eye[:3])
     assert norm(weights) <= 1
     a = np.asarray(attention(np.linspace(-1, 1, 8)[:, None], np.linspace(-1, 1, 8)[:, None], 4.0), np.float64)
     (found,), _ = search_lower(a, np.array([3]), np.array([0]), 2000, np.float32, np.random.default_rng(0), 4)
@@ -57,7 +56,8 @@ def test_refining_never_hurts():
 
 
 def test_a_singular_pencil_has_no_value():
-    value, _ = value_and_gradient(np.eye(3), np.zeros((2, 3)), np.eye(3)[:, :2], np.eye(3)[:, :2] @ np.eye(3)[:2], 0.1, 0.1)  # fmt: skip
+    eye = np.eye(3)
+    value, _ = value_and_gradient(eye, np.zeros((2, 3)), eye[:, :2], eye, 0.1, 0.1)
     assert value == np.inf
 
 
