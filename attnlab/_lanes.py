@@ -110,18 +110,17 @@ def run_lanes(program: Callable[..., Any], lanes: Any, *shared: Any, dtype: Any)
     devices, per_device = lane_devices(), width(own // count + common)
     everywhere = Mesh(np.array(devices), AXIS)
     alone = Mesh(np.array(devices[:1]), AXIS)
-    together = jax.process_count() > 1 and any(d.process_index != devices[0].process_index for d in devices)
     data: dict[Mesh, Any] = {}
     parts, begin = [], 0
     while begin < count:
-        mesh = everywhere if together or count - begin > per_device else alone
+        mesh = everywhere if across_processes(devices) or count - begin > per_device else alone
         if mesh not in data:
-            data[mesh] = jax.tree.map(lambda x, m=mesh: _place(x, m, PartitionSpec()), shared)
+            data[mesh] = jax.tree.map(lambda x, m=mesh: place(x, m, PartitionSpec()), shared)
         size = per_device * mesh.size
         take = np.arange(begin, begin + size) % count
-        chunk = jax.tree.map(lambda x, m=mesh, t=take: _place(x[t], m, PartitionSpec(AXIS)), lanes)
+        chunk = jax.tree.map(lambda x, m=mesh, t=take: place(x[t], m, PartitionSpec(AXIS)), lanes)
         with jax.default_matmul_precision("highest"):
-            parts.append(_fetch(_run(program, mesh, chunk, data[mesh]), together))
+            parts.append(fetch(_run(program, mesh, chunk, data[mesh])))
         begin += size
     return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
@@ -136,16 +135,22 @@ def _run(program: Callable[..., Any], mesh: Mesh, lanes: Any, shared: tuple[Any,
     return batched(lanes, shared)
 
 
-def _place(x: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
+def across_processes(devices: Sequence[Device]) -> bool:
+    """Whether some of these devices belong to another process."""
+    return any(d.process_index != jax.process_index() for d in devices)
+
+
+def place(x: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
     """An array on the devices of the mesh; each process hands over its own part."""
-    if all(d.process_index == jax.process_index() for d in mesh.devices.flat):
-        return jax.device_put(x, NamedSharding(mesh, spec))
-    return jax.make_array_from_callback(x.shape, NamedSharding(mesh, spec), lambda index: x[index])
+    sharding = NamedSharding(mesh, spec)
+    if not across_processes(list(mesh.devices.flat)):
+        return jax.device_put(x, sharding)
+    return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
 
-def _fetch(tree: Any, together: bool) -> Any:
-    """Results on the host; across processes everybody receives everything."""
-    if not together:
+def fetch(tree: Any) -> Any:
+    """Arrays on the host; where they are spread over processes everybody receives everything."""
+    if all(x.is_fully_addressable for x in jax.tree.leaves(tree)):
         return jax.device_get(tree)
     from jax.experimental.multihost_utils import process_allgather
 

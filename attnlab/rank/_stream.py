@@ -1,8 +1,9 @@
 """Passes over attention in blocks of rows, on the device: what a search may do with a matrix it never holds.
 
 Every pass is one compiled loop over blocks of shape (height, N). The rows of a block are spread over the
-devices of ``lane_devices``; keys, factors and sums over rows are on all of them. Sums are float32 unless
-logits need float64; what the passes return is only searched with, never believed.
+devices of ``lane_devices``, of this process or of several; keys, factors and sums over rows are on all of
+them. Sums are float32 unless logits need float64; what the passes return is only searched with, never
+believed.
 """
 
 import math
@@ -11,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
-from .._lanes import lane_devices
+from .._lanes import fetch, lane_devices, place
 from ._factored import FactoredAttention, centred, logit_size
 
 BLOCK = 2**22  # entries of the matrix held at a time
@@ -41,11 +42,15 @@ class Stream(eqx.Module):
 
     def blocks(self, rows: np.ndarray) -> jax.Array:
         """Host data per row (m, ...) as (blocks, height, ...) on the device, padded by its last row."""
-        return _place(_blocked(np.asarray(rows, self.dtype), self.q.shape[0], self.q.shape[1]))
+        return _spread(_blocked(np.asarray(rows, self.dtype), self.q.shape[0], self.q.shape[1]))
+
+    def shared(self, array: np.ndarray | float) -> jax.Array:
+        """Host data on every device."""
+        return _everywhere(np.asarray(array, self.dtype))
 
     def flat(self, blocks: jax.Array) -> np.ndarray:
         """The inverse of ``blocks``."""
-        host = np.asarray(blocks)
+        host = fetch(blocks)
         return host.reshape(-1, *host.shape[2:])[: self.count]
 
 
@@ -73,11 +78,11 @@ def stream(attention: FactoredAttention, dtype: type = np.float32, block: int = 
         seen = attention.mask
     real = np.arange(blocks * height).reshape(blocks, height) < m
     return Stream(
-        _place(_blocked((attention.beta * q).astype(dtype), blocks, height)),
-        jnp.asarray(k.astype(dtype)),
-        jnp.asarray(offset.astype(dtype)),
-        None if seen is None else _place(_blocked(seen, blocks, height)),
-        _place(real.astype(dtype)),
+        _spread(_blocked((attention.beta * q).astype(dtype), blocks, height)),
+        _everywhere(k.astype(dtype)),
+        _everywhere(offset.astype(dtype)),
+        None if seen is None else _spread(_blocked(seen, blocks, height)),
+        _spread(real.astype(dtype)),
         m,
     )
 
@@ -88,12 +93,17 @@ def _blocked(rows: np.ndarray, blocks: int, height: int) -> np.ndarray:
     return rows.reshape(blocks, height, *rows.shape[1:])
 
 
-def _place(blocks: np.ndarray) -> jax.Array:
-    devices = lane_devices()
-    if len(devices) == 1:
-        return jax.device_put(blocks, devices[0])
-    mesh = Mesh(np.array(devices), "rows")
-    return jax.device_put(blocks, NamedSharding(mesh, PartitionSpec(None, "rows")))
+def _rows() -> Mesh:
+    return Mesh(np.array(lane_devices()), "rows")
+
+
+def _spread(blocks: np.ndarray) -> jax.Array:
+    """Blocks on the devices, each with its share of the rows of every block."""
+    return place(blocks, _rows(), PartitionSpec(None, "rows"))
+
+
+def _everywhere(array: np.ndarray) -> jax.Array:
+    return place(array, _rows(), PartitionSpec())
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -112,10 +122,14 @@ def _softmax(q: jax.Array, seen: jax.Array | None, k: jax.Array, offset: jax.Arr
 
 
 @eqx.filter_jit
-def some_rows(data: Stream, index: jax.Array) -> jax.Array:
-    """(len(index), N) rows of the matrix."""
+def _some_rows(data: Stream, index: jax.Array) -> jax.Array:
     pick = lambda x: x.reshape(-1, *x.shape[2:])[index]
     return _softmax(pick(data.q), None if data.seen is None else pick(data.seen), data.k, data.offset)
+
+
+def some_rows(data: Stream, index: np.ndarray) -> np.ndarray:
+    """(len(index), N) rows of the matrix, on the host."""
+    return fetch(_some_rows(data, _everywhere(index)))
 
 
 @eqx.filter_jit
@@ -212,10 +226,15 @@ def move_right(
 
 
 @eqx.filter_jit
+def at_rest(left: jax.Array, right: jax.Array) -> Iterate:
+    """U and W with no velocity."""
+    return Iterate(left, right, jnp.zeros_like(left), jnp.zeros_like(right))
+
+
+@eqx.filter_jit
 def turned(now: Iterate, left: jax.Array, right: jax.Array) -> Iterate:
     """U T, S W for (K, K) T and S, at rest."""
-    u, w = _product(now.left, left), _product(right, now.right)
-    return Iterate(u, w, jnp.zeros_like(u), jnp.zeros_like(w))
+    return at_rest(_product(now.left, left), _product(right, now.right))
 
 
 @eqx.filter_jit

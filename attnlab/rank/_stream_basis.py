@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from ._factored import FactoredAttention
@@ -40,9 +39,8 @@ def find_basis(
     order = farthest_first(np.asarray(attention.q, np.float64), min(FIRST // 2, most))
     index = _with_random(order, min(FIRST, most), np.ones(m), rng)
     while True:
-        rows = some_rows(data, jnp.asarray(index))
-        directions = _row_space(np.asarray(rows))
-        coordinates, errors = image(data, jnp.asarray(directions))
+        directions = _row_space(some_rows(data, index))
+        coordinates, errors = image(data, data.shared(directions))
         errors = data.flat(errors)
         if errors.max() <= accuracy or len(index) >= most:
             return Basis(directions, data.flat(coordinates), float(errors.max()))

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from ._stream import Stream, times
@@ -109,7 +108,7 @@ class Spectrum:
 
 def exact(data: Stream, flat: Flat) -> Flat:
     """The same subspace with (A R)' diag(P) (A R) = I for A itself, up to the precision of a pass."""
-    image_of = data.flat(times(data, jnp.asarray(flat.right, data.dtype))).astype(np.float64)
+    image_of = data.flat(times(data, data.shared(flat.right))).astype(np.float64)
     back = _roots((image_of * flat.weights[:, None]).T @ image_of)[1]
     right = flat.right @ back
     return Flat(right, flat.weights, float((right**2).sum(1).max()))

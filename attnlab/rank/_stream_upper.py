@@ -9,10 +9,21 @@ by about a third. Once it is within eps, the weakest component is dropped and th
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
-from ._stream import Iterate, Stream, gram, move_right, row_errors, some_rows, sweep, turned, weighted_gram
+from .._lanes import fetch
+from ._stream import (
+    Iterate,
+    Stream,
+    at_rest,
+    gram,
+    move_right,
+    row_errors,
+    some_rows,
+    sweep,
+    turned,
+    weighted_gram,
+)
 from ._stream_basis import Basis
 
 SAMPLE = 512  # rows that locate the first rank
@@ -85,7 +96,7 @@ class Descent:
             for first, (least, times) in (HEAT, WIDTH)
         )
         momentum = MOMENTUM[self.length >= LONG]
-        number = lambda x: jnp.asarray(x, self.data.dtype)
+        number = self.data.shared
         metric = self._inverse(gram(self.now.right), 1e-7)
         peak = number(max(self.errors.max(), 1e-30))
         errors, moved, pull, curvature = sweep(
@@ -103,7 +114,7 @@ class Descent:
         self.steps += 1
         self.history.append(float(errors.max()))
         if not errors.max() <= BACK * self.best[0]:
-            self.now = turned(self.best[1], *2 * (jnp.eye(self.width, dtype=self.data.dtype),))
+            self.now = turned(self.best[1], *2 * (self.data.shared(np.eye(self.width)),))
             return
         if errors.max() < self.best[0]:
             self.best = float(errors.max()), self.now
@@ -113,7 +124,7 @@ class Descent:
 
     def found(self) -> "Found":
         """The best factors since the last change of rank."""
-        left, right = self.data.flat(self.best[1].left), np.asarray(self.best[1].right)
+        left, right = self.data.flat(self.best[1].left), fetch(self.best[1].right)
         return Found(
             left[:, : self.rank], right[: self.rank], self.best[0], self.errors, self.steps, len(self.history)
         )
@@ -132,15 +143,15 @@ class Descent:
         """Keep the ``rank`` strongest components of U W, as the rows that err most see them."""
         weights = np.exp((self.errors / self.errors.max() - 1) / 0.3)
         k = self.rank
-        u_gram = np.asarray(weighted_gram(self.now.left, self.data.blocks(weights)), np.float64)[:k, :k]
-        w_gram = np.asarray(gram(self.now.right), np.float64)[:k, :k]
+        u_gram = fetch(weighted_gram(self.now.left, self.data.blocks(weights))).astype(np.float64)[:k, :k]
+        w_gram = fetch(gram(self.now.right)).astype(np.float64)[:k, :k]
         root, back = _roots(w_gram)
         vectors = np.linalg.eigh(root @ u_gram @ root)[1][:, ::-1][:, :rank]
         left, right = np.zeros((self.width, self.width)), np.zeros((self.width, self.width))
         left[:k, :rank], right[:rank, :k] = root @ vectors, vectors.T @ back
-        cast = lambda x: jnp.asarray(x, self.data.dtype)
         self.rank = rank
-        self._restart(turned(self.now, cast(left), cast(right)), self.errors, int(REHEAT * self.steps))
+        now = turned(self.now, self.data.shared(left), self.data.shared(right))
+        self._restart(now, self.errors, int(REHEAT * self.steps))
 
     def _restart(self, now: Iterate, errors: np.ndarray, steps: int = 0) -> None:
         self.now, self.errors, self.best = now, errors, (np.inf, now)
@@ -149,16 +160,15 @@ class Descent:
     def _iterate(self, left: np.ndarray, right: np.ndarray) -> Iterate:
         pad = self.width - len(right)
         u = self.data.blocks(np.pad(left, ((0, 0), (0, pad))))
-        w = jnp.asarray(np.pad(right, ((0, pad), (0, 0))), self.data.dtype)
-        return Iterate(u, w, jnp.zeros_like(u), jnp.zeros_like(w))
+        return at_rest(u, self.data.shared(np.pad(right, ((0, pad), (0, 0)))))
 
     def _inverse(self, matrix, ridge: float):
         """Inverse on the active components of a (K, K) Gram matrix, on the host in float64."""
         k = self.rank
-        inner = np.asarray(matrix, np.float64)[:k, :k]
+        inner = fetch(matrix).astype(np.float64)[:k, :k]
         full = np.zeros((self.width, self.width))
         full[:k, :k] = np.linalg.inv(inner + ridge * max(np.trace(inner) / k, 1e-300) * np.eye(k))
-        return jnp.asarray(full, self.data.dtype)
+        return self.data.shared(full)
 
 
 def truncated(basis: Basis, rank: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +188,7 @@ def _roots(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def first_rank(data: Stream, basis: Basis, eps: float) -> int:
     """The least rank at which a truncated SVD errs by eps in the mean row."""
     index = np.linspace(0, data.count - 1, min(SAMPLE, data.count)).astype(int)
-    rows = np.asarray(some_rows(data, jnp.asarray(index)))
+    rows = some_rows(data, index)
     _, right = truncated(basis, basis.size, np.ones(len(basis.image)))
     left = rows @ right.T
     low, high = 0, basis.size
