@@ -14,6 +14,9 @@ from ._streamed import choose, focused
 from ._target import Logits, target
 
 COARSE_LANES = 24  # lanes of a round that locates the upper ends
+LOWER_ROUNDS = 4  # of searches for the lower ends, at most
+CLOSE = 0.97  # a lower value of at least this share of eps may still rise above it
+NEAR = 1.3  # a coarse error within this factor of eps may still come down to it
 
 
 def bracket(
@@ -154,19 +157,21 @@ def _locate(explorer: Explorer, tolerances: list[float]) -> None:
     explorer.construct({end[e] for e in tolerances})
     share = max(COARSE_LANES // len(tolerances), 2)
     coarse = max(explorer.effort.upper_steps // 4, 200)
+    searched: set[int] = set()  # a rank that only has a construction still deserves a search
     for _ in range(4):
         ranks: list[int] = []
         for e in tolerances:
             gap = np.arange(start[e], end[e])
             if len(gap):
                 ranks += sorted(set(gap[np.linspace(0, len(gap) - 1, share).astype(int)].tolist()))
-        ranks = [k for k in sorted(set(ranks)) if k not in explorer.upper]
+        ranks = sorted({*ranks} - searched)
         if not ranks:
             break
+        searched.update(ranks)
         explorer.search_upper(ranks, np.zeros(len(ranks)), coarse)
         for e in tolerances:
             end[e] = _least_upper(explorer, e)
-            short = [k for k in explorer.upper if k < end[e] and explorer.upper[k].claim["error"] > e]
+            short = [k for k in searched if k < end[e] and explorer.upper_bound(k) > e]
             start[e] = max(start[e], max(short, default=0) + 1)
     # Long lanes at the last ranks that failed: they decide whether the upper end moves down.
     for _ in range(2):
@@ -174,8 +179,8 @@ def _locate(explorer: Explorer, tolerances: list[float]) -> None:
             (k, start)
             for e in tolerances
             for k in (_least_upper(explorer, e) - 1, _least_upper(explorer, e) - 2)
-            for start in range(1, 1 + explorer.effort.starts // 2)
-            if k > 0 and explorer.upper_bound(k) < 1.15 * e
+            for start in range(1, 1 + explorer.effort.starts)
+            if k > 0 and explorer.upper_bound(k) < NEAR * e
         ]
         before = [_least_upper(explorer, e) for e in tolerances]
         if lanes:
@@ -186,10 +191,11 @@ def _locate(explorer: Explorer, tolerances: list[float]) -> None:
 
 
 def _lower_ends(explorer: Explorer, tolerances: list[float]) -> None:
-    """Push the lower ends up: first around the upper ends, then around what was reached."""
+    """Push the lower ends up: first around the upper ends, then where the found values cross eps."""
     starts = explorer.effort.starts
-    for attempt in range(3):
+    for attempt in range(LOWER_ROUNDS):
         lanes: set[tuple[int, int]] = set()
+        before = {e: _greatest_lower(explorer, e) for e in tolerances}
         for e in tolerances:
             bottom, top = _greatest_lower(explorer, e), _least_upper(explorer, e)
             if bottom >= top:
@@ -198,14 +204,29 @@ def _lower_ends(explorer: Explorer, tolerances: list[float]) -> None:
             if attempt == 0:
                 ranks = {top - 1, top - 2, (3 * top + bottom) // 4, (top + bottom) // 2}
             else:
-                ranks = {bottom, bottom + 1, bottom + 2}
+                middle = _crossing(explorer, e, bottom, top)
+                ranks = {middle - 1, middle, middle + 1}
             ranks = {k for k in ranks if bottom <= k < top}
             first = starts * attempt // 2
             lanes |= {(k, s) for k in ranks for s in range(first, first + max(starts // 2, 2))}
         if not lanes:
             break
-        before = [_greatest_lower(explorer, e) for e in tolerances]
         ranks_tried, starts_tried = np.array(sorted(lanes)).T
         explorer.search_lower(ranks_tried, starts_tried, explorer.effort.lower_steps)
-        if attempt and before == [_greatest_lower(explorer, e) for e in tolerances]:
-            break
+        if attempt:  # an end that neither moved nor came near its next value is left
+            tolerances = [
+                e
+                for e in tolerances
+                if _greatest_lower(explorer, e) > before[e] or explorer.lower_bound(before[e]) > CLOSE * e
+            ]
+
+
+def _crossing(explorer: Explorer, eps: float, bottom: int, top: int) -> int:
+    """The rank in bottom .. top - 1 at which the lower values, interpolated in logarithms, reach eps."""
+    value = {k: c.claim["error"] for k, c in explorer.lower.items()}
+    failed = min((k for k in value if bottom <= k < top), default=None)
+    if failed is None:
+        return top - 1
+    last = bottom - 1
+    share = np.log(value[last] / eps) / np.log(value[last] / value[failed])
+    return int(np.clip(np.round(last + share * (failed - last)), bottom, top - 1))
