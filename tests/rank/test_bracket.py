@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jax
 import numpy as np
@@ -11,6 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.rank import Logits, attention, bracket, brackets, error_profile, focused_profile
+from attnlab.rank._bracket import _crossing, _locate
+from attnlab.rank._effort import EFFORTS
+from attnlab.rank._explorer import Explorer
+from attnlab.rank._target import target
 
 HEADS = Path(__file__).parents[1] / "data" / "minilm_heads.npz"
 
@@ -150,6 +156,30 @@ def test_a_learned_head_reaches_the_published_quality():
 def test_bad_arguments(call, reason):
     with pytest.raises(ValueError, match=reason):
         call(np.eye(3))
+
+
+def test_a_rank_with_only_a_construction_is_still_searched():
+    """The SVD certificate one tolerance needs must not keep another from searching that rank."""
+    plain, prepared = (Explorer(target(small(3, 16, 16)), EFFORTS["fast"], 0) for _ in range(2))
+    prepared.construct(range(1, 16))
+    _locate(plain, [0.1])
+    _locate(prepared, [0.1])
+    assert min(k for k in range(17) if prepared.upper_bound(k) <= 0.1) <= min(
+        k for k in range(17) if plain.upper_bound(k) <= 0.1
+    )
+    assert prepared.steps >= 0.5 * plain.steps
+
+
+def test_lower_ends_are_sought_where_the_values_cross_eps():
+    def explorer(values):
+        lower = {k: SimpleNamespace(claim={"error": v}) for k, v in values.items()}
+        return cast(Explorer, SimpleNamespace(lower=lower))
+
+    falling = {k: 2.0**-k for k in (0, 2, 10)}
+    assert _crossing(explorer(falling), 2.0**-6, 3, 11) == 6
+    assert _crossing(explorer(falling), 2.0**-9.9, 3, 11) == 10
+    assert _crossing(explorer(falling), 2.0**-2.1, 3, 11) == 3
+    assert _crossing(explorer({0: 1.0}), 0.1, 1, 7) == 6
 
 
 def test_printed_forms():
