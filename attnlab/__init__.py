@@ -6,4 +6,4 @@ Names are imported on first use, so ``import attnlab.certify`` and ``attnlab ver
 import lazy_loader as _lazy
 
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
-__version__ = "0.1.0"
+__version__ = "0.2.0"
