@@ -57,8 +57,8 @@ def concrete(array: Array) -> np.ndarray | None:
 def search_dtype(precision: str | None) -> Any:
     """The dtype of a search: float32 unless float64 is asked for.
 
-    Float32 loses at most 2% on an end (``benchmarks/scaling.py --only precision``), in 0.7 of the time, because
-    what a search proposes is refined, completed and certified in float64 on the host.
+    Float32 loses at most 2% on an end, in 0.7 of the time (``benchmarks/scaling.py --only precision``),
+    because what a search proposes is refined, completed and certified in float64 on the host.
 
     Raises:
         ValueError: another name, or float64 while it is off in JAX.
