@@ -173,13 +173,13 @@ def main(argv: list[str] | None = None) -> int:
         parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
 
     run = _lab.start("scaling", str(__doc__), argv=argv, add=add)
-    # In a process of its own: this one must not hold an accelerator.
-    (start,) = measure(("start", "idle", {}, {}), run.preset, 120)
-    todo = points(run.preset, start["text"] != "cpu", start["devices"])
-    known = sorted({section for section, *_ in todo})
+    known = sorted({section for section, *_ in points(run.preset, False, 1)})
     sections = set(run.more.only.split(",")) if run.more.only else set(known)
     if not sections <= set(known):
         raise SystemExit(f"--only takes {', '.join(known)}, got {run.more.only}.")
+    # In a process of its own: this one must not hold an accelerator.
+    (start,) = measure(("start", "idle", {}, {}), run.preset, 120)
+    todo = points(run.preset, start["text"] != "cpu", start["devices"])
     todo = [p for p in todo if p[0] in sections]
     rows, begin, skipped = [start], time.perf_counter(), []
     console = Console(stderr=True)

@@ -51,9 +51,9 @@ def test_lanes_do_not_see_each_other(kind, matrix):
 def test_jit_equals_eager(kind, matrix):
     import jax
 
-    compiled, _ = run(kind, matrix, [3], [0], steps=3)
+    compiled, _ = run(kind, matrix, [3], [0], steps=2)
     with jax.disable_jit():
-        eager, _ = run(kind, matrix, [3], [0], steps=3)
+        eager, _ = run(kind, matrix, [3], [0], steps=2)
     for x, y in zip(compiled[0], eager[0], strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-10)
 
