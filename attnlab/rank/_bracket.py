@@ -36,7 +36,6 @@ def bracket(
         key: PRNG key (or int) of the random starts.
         effort: "fast", "normal" or "thorough".
         precision: of the search, "float32" (default) or "float64"; certificates are always float64.
-
         memory_limit: bytes the search may take. Factored attention is searched as a matrix if it is
             small and that fits, else in blocks of rows, with memory proportional to (m + N) times the rank.
 

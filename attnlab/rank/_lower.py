@@ -64,7 +64,7 @@ def search_lower(
         l0, r0 = basis.start(s, start, rng)
         c0 = r0 @ l0
         left[i, :s], right[i, :, :s], mask[i, :s] = l0, r0, 1
-        scales[:, i] = [_rms(l0), _rms(r0), _rms(c0)]
+        scales[:, i] = [rms(l0), rms(r0), rms(c0)]
         if start % 2:
             free[i] = 0.3 * scales[2, i] * rng.normal(size=(n, m))
     rates = np.take(RATES, starts % len(RATES))
@@ -141,5 +141,6 @@ class _Basis:
         return (vectors * values**0.25) @ (vectors.T @ left), right @ (vectors * values**-0.25) @ vectors.T
 
 
-def _rms(x: np.ndarray) -> float:
+def rms(x: np.ndarray) -> float:
+    """Size of an entry."""
     return float(np.sqrt(np.mean(x * x)))

@@ -8,7 +8,7 @@ compiled.
 
 import numpy as np
 
-from ._lower import complete
+from ._lower import complete, rms
 
 STEPS, RATE = 400, 0.02  # the rate is relative to the size of the parameters
 WARM_UP = 10  # steps over which the rate grows to its full size
@@ -31,7 +31,7 @@ def refine_lower(matrix: np.ndarray, right: np.ndarray, weights: np.ndarray) -> 
     True
     """
     params = [np.linalg.pinv(matrix @ right), right, weights]
-    scales = [_rms(params[0]), _rms(right), _rms(weights)]
+    scales = [rms(params[0]), rms(right), rms(weights)]
     first = [np.zeros_like(p) for p in params]
     second = [np.zeros_like(p) for p in params]
     best, kept = np.inf, params
@@ -87,7 +87,3 @@ def value_and_gradient(
         g_rest + matrix.T @ g_image,
         g - g_rest @ image.T,
     )
-
-
-def _rms(x: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(x * x)))
